@@ -52,7 +52,12 @@ def answer(summary: StudySummary, most: int = MOST_WORDS) -> str:
     apart = [each for each in summary.judgements if each not in compared and each.base != summary.baseline]
     named = [replace(each, arm=names.get(each.arm, each.arm), base=names.get(each.base, each.base)) for each in apart]
     contrasts = [] if summary.effects else _with(named, "better", "worse")
-    lead, *others = filter(None, _with_length(summary, list(_clauses(summary, compared, contrasts))))
+    claimed = {arm for each in summary.study.claims for arm in (each.arm, each.against)}
+    if contrasts and claimed and summary.baseline not in claimed:
+        clauses = list(_of_contrasts(contrasts, _with(named, "no difference"), _with(named, *OPEN)))
+    else:
+        clauses = list(_clauses(summary, compared, contrasts))
+    lead, *others = filter(None, _with_length(summary, clauses))
     for clause in others:
         if len(f"{lead}{clause}".split()) <= most:
             lead += clause
@@ -126,11 +131,29 @@ def _clauses(summary: StudySummary, compared: Sequence[Judgement], contrasts: Se
 
 
 def _contrast(pair: Judgement, base: str, worse: Sequence[Judgement]) -> Iterator[str]:
-    winner, other = (pair.arm, pair.base) if pair.verdict == "better" else (pair.base, pair.arm)
-    winner, other, at = without_shared(winner, other)
+    winner, other, at = without_shared(*_in_order(pair))
     yield f"{at and f'At {at}, '}{winner} beats {other} by {_apart(pair)}"
     yield f"; no arm is shown to beat {base}" + (" at its own settings" if at and other == base else "")
     yield _also(worse, "worse")
+
+
+def _of_contrasts(
+    settled: Sequence[Judgement], same: Sequence[Judgement], unsettled: Sequence[Judgement]
+) -> Iterator[str]:
+    """Clauses of a study that makes its claims of contrasts only, in its order."""
+    lead, *others = settled
+    winner, other, at = without_shared(*_in_order(lead))
+    yield f"{at and f'At {at}, '}{winner} beats {other} by {_apart(lead)}"
+    for each in others:
+        winner, other = _in_order(each)
+        yield f"; {winner} beats {other} by {_amount(each)}"
+    yield from (f"; {each.arm} matches {each.base}" for each in same)
+    yield from (f"; {each.arm} against {each.base} is undecided" for each in unsettled)
+
+
+def _in_order(pair: Judgement) -> tuple[str, str]:
+    """The better arm of a settled comparison, and the other."""
+    return (pair.arm, pair.base) if pair.verdict == "better" else (pair.base, pair.arm)
 
 
 def _with(compared: Sequence[Judgement], *verdicts: str) -> list[Judgement]:
@@ -154,11 +177,15 @@ def _cost(told: Judgement, none: str = "no measurable") -> str:
 
 def _also(others: Sequence[Judgement], what: str) -> str:
     if len(others) == 1 and what.startswith(("better", "worse")):
-        value = others[0].comparison.difference
-        assert value is not None
-        size = f"{abs(value.mean):.{words.decimals(value.half_width)}f}"
-        return f"; {others[0].arm} is {size} {what.partition(' ')[0]}"
+        return f"; {others[0].arm} is {_amount(others[0])} {what.partition(' ')[0]}"
     return f"; {_names(others)} {_plural(others, 'is', 'are')} {what}" if others else ""
+
+
+def _amount(judged: Judgement) -> str:
+    """`0.059`: the size of the difference, without sign, unit and interval."""
+    value = judged.comparison.difference
+    assert value is not None
+    return f"{abs(value.mean):.{words.decimals(value.half_width)}f}"
 
 
 def _undecided(summary: StudySummary, unsettled: Sequence[Judgement], base: str) -> Iterator[str]:
