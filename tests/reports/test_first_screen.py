@@ -154,6 +154,23 @@ def test_a_settled_contrast_leads_where_no_arm_is_settled_against_the_baseline(t
     assert "no arm is shown to beat plain" in said and len(said.split()) <= MOST_WORDS
 
 
+@pytest.mark.parametrize("against", ["full", "start"])
+def test_where_a_study_claims_only_of_contrasts_these_are_its_answer(tmp_path: Path, against: str) -> None:
+    draw = np.random.default_rng(0)
+    losses = {"start": 2.9, "full": 2.4, "low": 2.6, "twin": 2.601, "high": 2.5}
+    arms = [Arm(name, scattered(loss, draw, sd=0.002), tokens_before=TOKENS) for name, loss in losses.items()]
+    claim = StudyClaim(arm="low", against=against, expect="worse", planned="2026-01-01")
+    contrasts = [("low", "full"), ("twin", "low"), ("high", "low")]
+    study = StudyOf(arms, text=True, measured=False, margin=0.05, contrasts=contrasts, claims=(claim,))
+    said = answers.headline(reports.summarise(study.write(tmp_path)))
+    if against == "start":
+        assert said.startswith("full beats start by 0.")
+    else:
+        assert re.fullmatch(
+            r"full beats low by 0\.(19|20)\d* nats \(.*\); high beats low by 0\.\d+; twin matches low\.", said
+        ), said
+
+
 def test_a_contrast_says_once_which_settings_its_arms_share(tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     losses = {"plain": 2.4, "plain+train.lr=0.1": 2.9, "normed": 2.4, "normed+train.lr=0.1": 2.41}
