@@ -38,7 +38,7 @@ class EvalSettings(Spec):
     """Batch size; `auto` fills each pass with several thousand tokens, as far as memory allows."""
     seed: int = 0
     """Seed of all sampling: items built from held-out text, passages, prompts, examples."""
-    bos: Annotated[Bos, BeforeValidator(_word), Option("WHEN", str)] = Field(
+    bos: Annotated[Bos, BeforeValidator(_word, json_schema_input_type=Bos | bool), Option("WHEN", str)] = Field(
         default="auto", exclude_if=lambda value: value == "auto"
     )
     """Token at the beginning of every text, and in place of the first token of every window of held-out text: `auto`

@@ -31,7 +31,10 @@ MEASURES = (LOSS, *COSTS, ACCURACY)
 
 Sizes: TypeAlias = Annotated[
     tuple[PositiveFloat, ...],
-    BeforeValidator(lambda value: (value,) if isinstance(value, int | float) else value),
+    BeforeValidator(
+        lambda value: (value,) if isinstance(value, int | float) else value,
+        json_schema_input_type=PositiveFloat | tuple[PositiveFloat, ...],
+    ),
     Field(strict=False),
 ]
 """Model sizes in parameters, one or more, as the source counts them: `2.2e8` or `[8e9, 5.4e11]`."""

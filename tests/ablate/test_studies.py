@@ -222,6 +222,9 @@ arms:
 budget: {flops: 1e12}
 grid: {train.warmup: [0, 0.1]}
 probes: {which: [log_z], every: 0.5}
+data: {source: files, paths: texts/*.txt}
+evals: {tasks: [heldout_text], bos: true}
+claims: [{arm: post, expect: worse, source: x, sizes: 7e9}]
 scales:
   cpu: {base.n_layers: 3, base: {d_model: 32}, arms.post.block.norm: rmsnorm, train: {lr: 1}, seeds: [4], probes: all}
 """
@@ -247,6 +250,9 @@ scales:
         ("question", "qestion"),
         ("which: [log_z]", "which: [log_y]"),
         ("probes: all", "probes: some"),
+        ("paths: texts/*.txt", "paths: 3"),
+        ("bos: true", "bos: maybe"),
+        ("sizes: 7e9", "sizes: seven"),
     ],
 )
 def test_the_schema_checks_nested_and_dotted_edits(

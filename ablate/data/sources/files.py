@@ -15,7 +15,12 @@ from ablate.data.sources._readers import COLUMNED, is_text, read, recognised
 from store.errors import DataError
 
 DEFAULT_COLUMN = "text"
-Paths = Annotated[tuple[str, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)]
+Paths = Annotated[
+    tuple[str, ...],
+    BeforeValidator(
+        lambda given: (given,) if isinstance(given, str) else given, json_schema_input_type=str | tuple[str, ...]
+    ),
+]
 """Globs; a single one needs no brackets."""
 
 
