@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 from collections.abc import Iterable
@@ -27,8 +28,9 @@ def plugin_options(files: Iterable[str | os.PathLike[str]]) -> str:
 
 
 def budget_option(kind: str, amount: float) -> str:
-    """The option that sets a budget, to three significant digits."""
-    return f"--set budget.{kind}={float(f'{amount:.3g}'):g}"
+    """The option that sets a budget, to three significant digits; rounded up, since less may not be enough."""
+    unit = 10.0 ** (math.floor(math.log10(amount)) - 2)
+    return f"--set budget.{kind}={math.ceil(amount / unit * (1 - 1e-9)) * unit:.3g}"
 
 
 def seeds_option(seeds: Iterable[int]) -> str:

@@ -72,7 +72,8 @@ class Length(NamedTuple):
         """Least factor by which its training should be longer; at most 1 if it trains long enough."""
         if self.after_checkpoint:
             return 0.0
-        return max(TOKENS_PER_PARAMETER / self.tokens_per_parameter, STEPS / self.steps)
+        few = self.steps < STEPS  # the budget may have made half a step less, which was rounded
+        return max(TOKENS_PER_PARAMETER / self.tokens_per_parameter, STEPS / (self.steps - 0.5 * few))
 
 
 def wanting(lengths: Iterable[Length]) -> float:

@@ -63,7 +63,7 @@ def summary_of(root: Path, *args: object, **options: object) -> StudySummary:
             "; arm_2 is 0.089 better; arm_3 is 0.099 worse.",
         ),
         ([2.4, 2.5, 2.6], None, "arm_0 is best: arm_1 is 0.101 nats (", "; arm_2 is 0.1"),
-        ([2.4, 2.4], None, "arm_1 is about as good as arm_0 (−0.0", "; not certain yet: "),
+        ([2.4, 2.4], None, "arm_1 is undecided against arm_0 (−0.0", " nats): "),
         ([2.4, 2.411], None, "arm_1 looks worse by 0.0", "; not certain yet: "),
         ([2.4, 2.4, 2.5], None, "No arm is shown to beat arm_0: arm_1 is undecided (−0.0", "; arm_2 is 0.091 worse."),
         ([2.4, 2.4, 2.4], 0.1, "arm_2 and arm_1 match arm_0 to within 0.1 nats, at the same cost.", ""),
@@ -461,13 +461,13 @@ def pilot_of(folder: Path, study: StudyOf) -> StudySummary:
 @pytest.mark.parametrize(
     ("means", "judged", "pilot"),
     [
-        ([2.4, 2.403, 2.405], "arm_1 is about as good as arm_0 (", "; estimate for arm_1, second to arm_0: "),
+        ([2.4, 2.403, 2.405], "arm_1 is undecided against arm_0 (", "; estimate for arm_1, second to arm_0: "),
         (
             [2.4, 2.403, 2.394],
             "arm_2 looks better by 0.006",
             "; estimate for arm_2, with the lowest loss: ",
         ),
-        ([2.4, 2.403], "arm_1 is about as good as arm_0 (", "; estimate for arm_1: "),
+        ([2.4, 2.403], "arm_1 is undecided against arm_0 (", "; estimate for arm_1: "),
     ],
 )
 def test_the_lowest_loss_is_that_of_all_arms(tmp_path: Path, means: Sequence[float], judged: str, pilot: str) -> None:

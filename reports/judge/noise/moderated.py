@@ -227,7 +227,8 @@ class NoiseModel:
             return None
         welch = _satterthwaite((square / n, d), (base_square / base_n, base_d))
         gaps = [own[seed] - others[seed] for seed in own.keys() & others.keys()]
-        share, freedom = self._seeds.share(welch, _square(gaps)[0] / alone if len(gaps) > 1 else 1.0)
+        # where every seed gives the same difference, to the digits of its losses, it is judged as if unpaired
+        share, freedom = self._seeds.share(welch, _square(gaps)[0] / alone or 1.0)
         # V_a/n_a + V_b/n_b − 2·Cov·m/(n_a·n_b), where 2·Cov = (1 − share)·(V_a + V_b)
         paired = len(gaps) / (n * base_n) * alone
         variance = square / n + base_square / base_n - (1 - share) * paired

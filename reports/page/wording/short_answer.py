@@ -205,14 +205,13 @@ def _undecided(summary: StudySummary, unsettled: Sequence[Judgement], base: str)
 
 
 def _looks(judged: Judgement, base: str) -> str:
-    """`looks better by 0.03 nats; not certain yet`; with a difference that is small beside its interval, `is about as
-    good as pre (−0.027 to +0.022 nats); not certain yet`."""
+    """`looks better by 0.03 nats; not certain yet`; with a difference that is small beside its interval, `is undecided
+    against pre (−0.027 to +0.022 nats)`."""
     value, half = judged.comparison.difference, None
     if value is not None:
         half = value.half_width if value.half_width is not None and math.isfinite(value.half_width) else 0.0
     if value is None or half is None or not value.mean or abs(value.mean) < half / CLEAR:
-        alike = f"is about as good as {base}" if base else "changes little"
-        return f"{alike} ({_interval(judged)}); not certain yet"
+        return f"is undecided{base and f' against {base}'} ({_interval(judged)})"
     size = f"{abs(value.mean):.{words.decimals(half or value.mean)}f}"
     if not base:
         return f"seems to {'lower' if value.mean < 0 else 'raise'} the loss by {size} nats; not certain yet"

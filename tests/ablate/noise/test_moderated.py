@@ -345,6 +345,14 @@ def test_losses_that_differ_by_one_amount_at_every_seed_are_told_apart_as_if_unp
     assert verdicts({"base": dict(enumerate(base)), "arm": dict(enumerate(base))}) == {"arm": "cannot tell"}
 
 
+def test_losses_of_few_digits_that_differ_alike_are_not_certain_to_many() -> None:
+    """Two decimals: no less than Welch's p-value, whatever the rounding of floats leaves of the differences' variance."""
+    for base, arm in (([2.99, 3.00, 3.01], [3.03, 3.04, 3.05]), ([3.01, 3.02, 3.04], [3.00, 3.01, 3.03])):
+        row = ablate.compare(frame({"base": dict(enumerate(base)), "arm": dict(enumerate(arm))})).contrasts
+        found, welch = row["p"][0], stats.ttest_ind(arm, base, equal_var=False).pvalue
+        assert welch <= found < 1, (found, welch)
+
+
 def test_an_arm_whose_good_runs_are_better_is_not_worse_for_its_failures() -> None:
     base = [4.007, 4.016, 3.991, 4.02, 3.997, 4.019, 3.995, 3.991, 4.003]
     arm = [3.995, 3.997, 4.001, 4.000, *[math.nan] * 5]
