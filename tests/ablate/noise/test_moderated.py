@@ -346,7 +346,7 @@ def test_losses_that_differ_by_one_amount_at_every_seed_are_told_apart_as_if_unp
 
 
 def test_losses_of_few_digits_that_differ_alike_are_not_certain_to_many() -> None:
-    """Two decimals: no less than Welch's p-value, whatever the rounding of floats leaves of the differences' variance."""
+    """Two decimals: no less than Welch's p-value, whatever rounding leaves of the variance of the differences."""
     for base, arm in (([2.99, 3.00, 3.01], [3.03, 3.04, 3.05]), ([3.01, 3.02, 3.04], [3.00, 3.01, 3.03])):
         row = ablate.compare(frame({"base": dict(enumerate(base)), "arm": dict(enumerate(arm))})).contrasts
         found, welch = row["p"][0], stats.ttest_ind(arm, base, equal_var=False).pvalue
