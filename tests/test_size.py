@@ -6,8 +6,8 @@ import pytest
 
 from tools.size import sizes
 
-MOST = {"core": (39_282, 276), "all": (104_459, 798)}
-"""Lines and files on 30 November 2026; the goal was a core of 40,000 lines. Lower them when something is deleted."""
+MOST = {"core": (39_184, 276), "all": (104_211, 798)}
+"""Lines and files on 1 December 2026; the goal was a core of 40,000 lines. Lower them when something is deleted."""
 
 
 @pytest.mark.parametrize("kind", MOST)
