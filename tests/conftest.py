@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import secrets
 from collections.abc import Iterator
@@ -43,6 +44,16 @@ def _settings_of_torch() -> Iterator[None]:
     yield
     torch.set_float32_matmul_precision("highest")
     torch.set_flush_denormal(False)
+
+
+@pytest.fixture(autouse=True)
+def _no_logs_of_others() -> Iterator[None]:
+    """Handlers that a test gives the root logger, as a server of the MCP SDK does, print nothing of later ones."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -30,7 +30,7 @@ def plugin_options(files: Iterable[str | os.PathLike[str]]) -> str:
 def budget_option(kind: str, amount: float) -> str:
     """The option that sets a budget, to three significant digits; rounded up, since less may not be enough."""
     unit = 10.0 ** (math.floor(math.log10(amount)) - 2)
-    return f"--set budget.{kind}={math.ceil(amount / unit * (1 - 1e-9)) * unit:.3g}"
+    return f"--set budget.{kind}={math.ceil(amount / unit * (1 - 1e-9)) * unit:g}"
 
 
 def seeds_option(seeds: Iterable[int]) -> str:

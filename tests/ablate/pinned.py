@@ -120,7 +120,9 @@ def first_defaults() -> dict[str, dict[str, Any]]:
             if not module.name.endswith("__main__"):
                 shipped.add(importlib.import_module(module.name).__name__)
     documents = {f"{cls.__module__}.{cls.__name__}": cls for cls in DOCUMENTS}
-    return {name: _of_class(cls) for name, cls in sorted({**documents, **dict(_named(Spec, shipped))}.items())}
+    # a class that plug-ins extend comes before what they make of it, which has its name
+    found = documents | dict(reversed(list(_named(Spec, shipped))))
+    return {name: _of_class(cls) for name, cls in sorted(found.items())}
 
 
 def _named(cls: type[Spec], shipped: Collection[str]) -> Iterator[tuple[str, type[BaseModel]]]:

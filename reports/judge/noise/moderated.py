@@ -81,7 +81,7 @@ class _Votes:
         return math.fsum(log * weight for log, weight in all_), math.fsum(weight for _, weight in all_)
 
     def usual(self, without: Row | None = None) -> float | None:
-        """The geometric mean, but for one row; None if nothing else is known."""
+        """Geometric mean over the history and all rows but `without`; None if nothing is left."""
         weight = self.weights.get(without, 0.0)
         if len(self.weights) + (self.history is not None) <= (without in self.weights):
             return None

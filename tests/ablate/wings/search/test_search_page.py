@@ -201,7 +201,7 @@ def test_a_click_on_a_trial_opens_its_runs(browser: playwright.Browser, stored: 
     assert "ablate logs 02ab00" in facts and "train.lr" in facts and "2.45" in facts
     assert page.evaluate("document.getElementById('trial').getBoundingClientRect().right") <= width
     page.locator("#trial form button").click()
-    assert page.evaluate("location.hash") == ""
+    wait_until(page, "location.hash === ''")  # a dialog says that it is closed when the browser has time
     page.locator("table.trials tbody th a").first.click()
     wait_until(page, "document.getElementById('trial').open")
     assert page.text_content("#trial-title") == "Trial 0, finished"
