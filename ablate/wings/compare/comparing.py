@@ -195,7 +195,12 @@ def _read(losses: pl.DataFrame | pl.LazyFrame | pd.DataFrame | Path | str, metri
         notes = (*notes, f"seed {row['seed']} of {row['arm']} is left out: {reason}")
     if "{seed}" not in str(losses):
         notes = ("the pattern has no {seed}: every match counts as seed 0 of its arm", *notes)
-    return LossTable(frame, metric or "loss", notes)
+    by_name = frame.group_by("metric", maintain_order=True).agg(pl.col("arm").unique(maintain_order=True))
+    names = by_name["metric"].to_list()
+    if len(names) > 1:
+        listed = "; ".join(f"`{name}` of {', '.join(arms)}" for name, arms in by_name.iter_rows())
+        return LossTable(frame, "loss", (*notes, f"losses of several names are compared: {listed}"))
+    return LossTable(frame, names[0], (*notes, f"the loss is `{names[0]}`") if metric is None else notes)
 
 
 def _pinned(curve: LossTable, table: LossTable, baseline: str | None) -> pl.DataFrame:

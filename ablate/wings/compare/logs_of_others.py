@@ -69,9 +69,10 @@ def is_pattern(path: str) -> bool:
 
 def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
     """Last value of a metric in every log that a pattern names, as a frame: arm, seed, loss, step and epoch at which it
-    was logged (null if the log has none; no column if none has an epoch), and file. A last value that is no number, as
-    null, NaN or N/A, is NaN: the run has failed. It is null for a run without the metric, if others of its arm have
-    it. If the pattern has `{size}`, also size, and what the log has of flops, tokens and tokens_per_second.
+    was logged (null if the log has none; no column if none has an epoch), file, and metric, its name there. A last
+    value that is no number, as null, NaN or N/A, is NaN: the run has failed. It is null for a run without the metric,
+    if others of its arm have it. If the pattern has `{size}`, also size, and what the log has of flops, tokens and
+    tokens_per_second.
 
     Args:
         pattern: path with `{arm}` and, if arms have several, `{seed}` and `{size}`; `*` stands for anything else within
@@ -100,7 +101,7 @@ def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
     types: dict[str, pl.DataType | type[pl.DataType]] = {
         **{"arm": pl.String, "seed": pl.String, "loss": pl.Float64, "step": pl.Float64, "epoch": pl.Float64},
         **({"size": pl.String, **dict.fromkeys(BUDGETS, pl.Float64)} if "{size}" in pattern else {}),
-        "file": pl.String,
+        **{"file": pl.String, "metric": pl.String},
     }
     found = pl.DataFrame(rows, schema=types)
     return found if found["epoch"].count() else found.drop("epoch")
@@ -240,14 +241,14 @@ def _amount(value: object) -> float | None:
     return number * unit if number is not None and unit else number
 
 
-def _last(log: Log, path: Path, metric: str | None) -> dict[str, float | None]:
-    """The last value of the metric in a log, as `loss`, and the `step` and `epoch` at which it was logged, None for
-    what the log does not have. Raises ArgumentError."""
+def _last(log: Log, path: Path, metric: str | None) -> dict[str, str | float | None]:
+    """The last value of the metric in a log, as `loss`, its name as `metric`, and the `step` and `epoch` at which it
+    was logged, None for what the log does not have. Raises ArgumentError."""
     known = _names(log)
     losses = [[metric]] * (metric in known) if metric else [_spellings(name, known) for name in LOSSES]
     names = next(filter(None, losses), [])
     if not names:
-        return {"loss": None, **dict.fromkeys(COUNTERS)}
+        return {"loss": None, "metric": None, **dict.fromkeys(COUNTERS)}
     values = [(record[name], place) for place, record in enumerate(log) for name in names if name in record]
     # Nulls between numbers only say that nothing was logged there; after the last number they are a loss that is gone.
     numbers = [place for place, (value, _) in enumerate(values) if value is not None]
@@ -270,7 +271,7 @@ def _last(log: Log, path: Path, metric: str | None) -> dict[str, float | None]:
         where = next((f" at {counter} {number:g}" for counter, number in at.items() if number is not None), "")
         said = f"has two values of {names[0]}{where}, {unlike[0]:g} and {found:g}: remove one, or give it another name"
         raise ArgumentError("losses", said, path)
-    return {"loss": found, **at}
+    return {"loss": found, "metric": names[0], **at}
 
 
 def _counts(records: Log, known: Sequence[str]) -> dict[str, float | None]:

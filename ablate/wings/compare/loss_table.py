@@ -75,6 +75,10 @@ def read_table(losses: pl.DataFrame | pl.LazyFrame | pd.DataFrame | Path | str, 
     written = {name: table.names[place] for name, place in places.items() if place is not None}
     columns = {name: _typed(name, written[name], _only(cells[name], filled), rows) for name in cells}
     frame, notes = _one_row_each(pl.DataFrame({**columns, "row": rows}), table, filled)
+    others = [f"`{name}`" for name in LOSSES if name != written["loss"] and name in table.names]
+    if metric is None and (others or written["loss"].casefold() != "loss"):
+        beside = f", not {' or '.join(others)} (unless you name it as the metric)" if others else ""
+        notes = (*notes, f"the loss is `{written['loss']}`{beside}")
     return LossTable(frame.drop("row"), written["loss"], notes)
 
 

@@ -101,7 +101,7 @@ def judge(
         if gap is None:
             dead = not arm.finished and arm.judging
             contrasts.append(
-                replace(found, verdict="diverged" if dead else "cannot tell", reason=_why_untested(arm, base))
+                replace(found, verdict="diverged" if dead else "cannot tell", reason=_why_untested(arm, base, noise))
             )
             continue
         level = alpha / len(pairs)
@@ -143,13 +143,14 @@ def _tuning(arm: ArmLosses) -> StudyTuning:
     )
 
 
-def _why_untested(arm: ArmLosses, base: ArmLosses) -> str:
+def _why_untested(arm: ArmLosses, base: ArmLosses, noise: StudyNoise) -> str:
     dead = [each.name for each in (arm, base) if not each.finished]
     if dead:
         return f"no run of {dead[0]} has a finite loss"
     few = [each.name for each in (arm, base) if len(each.finished) < 2]
     if few:
-        return f"fewer than two finished seeds in {' and '.join(few)}: seed noise is unknown"
+        why = "seed noise is unknown" if noise.model.history is None else "a known sigma only adds to what seeds show"
+        return f"fewer than two finished seeds in {' and '.join(few)}: {why}"
     if arm.finished == base.finished:
         return "both arms have the same loss at every seed: they compute the same"
     return "all seeds of an arm have the same loss: seed noise is unknown"
@@ -160,7 +161,7 @@ def _reasons(
 ) -> list[str]:
     """Reasons for a verdict, or against one."""
     own, others = arm.judging.keys(), base.judging.keys()
-    said = [f"{len(own)} paired seeds"]
+    said = [f"{found.paired} paired seeds"]
     if own != others:
         said = [f"{len(own)} and {len(others)} seeds, {len(own & others) or 'none'} in common"]
     if found.verdict == "no difference":

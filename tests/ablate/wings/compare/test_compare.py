@@ -273,7 +273,9 @@ def test_a_heading_alone_has_no_rows(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_columns_are_found_whatever_their_case(columns: tuple[str, ...], metric: str | None, tmp_path: Path) -> None:
     path = tmp_path / "losses.csv"
     frame(pre=PRE, post=POST).rename(dict(zip(("arm", "seed", "loss"), columns, strict=True))).write_csv(path)
-    assert ablate.compare(path, metric=metric).document() == ablate.compare(frame(pre=PRE, post=POST)).document()
+    found, plain = ablate.compare(path, metric=metric), ablate.compare(frame(pre=PRE, post=POST))
+    said = () if metric or columns[2] == "Loss" else (f"the loss is `{columns[2]}`",)
+    assert found.document() == {**plain.document(), "notes": [*said, *plain.notes]}
 
 
 def test_a_metric_is_a_column_and_another_one_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -296,6 +298,9 @@ def test_failed_runs_are_named_with_their_cells(tmp_path: Path) -> None:
     assert found.arms["failed"].to_list() == [0, 2, 1]
 
 
+UNKNOWN = "seed noise is unknown"
+
+
 @pytest.mark.parametrize(
     ("losses", "difference", "reason"),
     [
@@ -304,11 +309,11 @@ def test_failed_runs_are_named_with_their_cells(tmp_path: Path) -> None:
             0.0,
             "both arms have the same loss at every seed: they compute the same",
         ),
-        (frame(a=[3.0], b=[3.1]), 0.1, "fewer than two finished seeds in b and a: seed noise is unknown"),
+        (frame(a=[3.0], b=[3.1]), 0.1, f"fewer than two finished seeds in b and a: {UNKNOWN}"),
         (
             frame(a=PRE, b=[4.2, math.nan]),
             4.2 - np.mean(PRE),
-            "fewer than two finished seeds in b: seed noise is unknown",
+            f"fewer than two finished seeds in b: {UNKNOWN}",
         ),
         (frame(a=[math.nan] * 5, b=PRE), None, "no run of a has a finite loss"),
     ],
@@ -320,6 +325,10 @@ def test_what_cannot_be_tested_has_an_estimate_alone(
     assert (found["p"], found["low"], found["high"], found["verdict"]) == (None, None, None, "cannot tell")
     assert found["difference"] == (difference if difference is None else pytest.approx(difference))
     assert found["reason"] == reason
+    given = ablate.compare(losses, sigma=0.02).contrasts.row(0, named=True)
+    assert given["p"] is None and given["reason"] == reason.replace(
+        UNKNOWN, "a known sigma only adds to what seeds show"
+    )
     losses.write_csv(tmp_path / "losses.csv")
     assert main(["compare", str(tmp_path / "losses.csv")]) == 0
     assert ("–" if difference is None else f"{difference:+.4f}") in capsys.readouterr().out

@@ -255,7 +255,7 @@ def test_a_last_loss_that_is_no_number_is_a_failed_run(name: str, tmp_path: Path
     """The last number before it is no loss of the run."""
     written(tmp_path, {name: LAST[name]})
     suffix = name.partition(".")[2]
-    ((_, _, loss, step, _),) = read_logs(f"{tmp_path}/{{arm}}.{suffix}").rows()
+    ((_, _, loss, step, _, _),) = read_logs(f"{tmp_path}/{{arm}}.{suffix}").rows()
     assert not math.isfinite(loss) and step == 9
 
 
@@ -424,7 +424,7 @@ def test_whatever_counts_tells_that_a_run_was_killed(line: str, tmp_path: Path) 
 def test_a_long_line_takes_no_long_time(tmp_path: Path) -> None:
     written(tmp_path, {"pre.log": "word " * 20_000 + "x" * 100_000 + "\nstep 3 val_loss 3.5\n"})
     start = time.process_time()
-    assert read_logs(f"{tmp_path}/{{arm}}.log").drop("file").rows() == [("pre", "0", 3.5, 3.0)]
+    assert read_logs(f"{tmp_path}/{{arm}}.log").drop("file", "metric").rows() == [("pre", "0", 3.5, 3.0)]
     assert time.process_time() - start < 5
 
 
@@ -520,7 +520,7 @@ def test_the_last_of_several_checkpoints_or_versions_is_the_run(pattern: str, tm
             text = f"step,val_loss\n{last if version == 10 else 1},{last / 1000}\n"
             written(tmp_path, {f"lightning/{run}/version_{version}/metrics.csv": text})
             written(tmp_path, {f"deep/{run}/lightning_logs/version_{version}/metrics.csv": text})
-    assert read_logs(f"{tmp_path}/{pattern}").drop("file").rows() == [
+    assert read_logs(f"{tmp_path}/{pattern}").drop("file", "metric").rows() == [
         ("pre", "0", 1.0, 1000.0),
         ("pre", "1", 1.04, 1040.0),
     ]

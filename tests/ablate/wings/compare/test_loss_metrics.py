@@ -61,3 +61,24 @@ def test_a_metric_that_may_be_a_loss_has_no_such_note(metric: str) -> None:
 def test_stores_have_losses(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "norm_placement", "--stores", "a", "b", "--higher-is-better"]) == 2
     assert "--higher-is-better cannot be combined with --stores" in capsys.readouterr().err
+
+
+def test_the_column_that_is_judged_is_named_where_there_is_a_choice(tmp_path: Path) -> None:
+    """In a table, and in logs, whose arms may even use different names."""
+    plain = ablate.compare(FRAME)
+    beside = FRAME.with_columns(val_loss=pl.col("loss") + 1)
+    note = "the loss is `loss`, not `val_loss` (unless you name it as the metric)"
+    assert note in ablate.compare(beside).notes
+    assert "the loss is `val_loss`" in ablate.compare(beside.drop("loss")).notes
+    assert not any(
+        "the loss is" in note for each in (plain, ablate.compare(beside, metric="loss")) for note in each.notes
+    )
+    for arm, seed, loss in FRAME.select("arm", "seed", "loss").iter_rows():
+        (tmp_path / f"{arm}-s{seed}.jsonl").write_text(f'{{"step": 9, "eval_loss": {loss}}}\n')
+    alike = ablate.compare(f"{tmp_path}/{{arm}}-s{{seed}}.jsonl")
+    assert "the loss is `eval_loss`" in alike.notes and alike.metric == "eval_loss"
+    first = FRAME["arm"][0]
+    for path in tmp_path.glob(f"{first}-s*"):
+        path.write_text(path.read_text().replace("eval_loss", "val/loss"))
+    unlike = ablate.compare(f"{tmp_path}/{{arm}}-s{{seed}}.jsonl")
+    assert any("`val/loss` of " + first in note and "`eval_loss` of " in note for note in unlike.notes)
