@@ -190,17 +190,16 @@ def _read(losses: pl.DataFrame | pl.LazyFrame | pd.DataFrame | Path | str, metri
         return read_table(losses, metric)
     found = read_logs(str(losses), metric)
     frame, notes = ended(found.drop_nulls("loss"))
-    for row in found.filter(pl.col("loss").is_null()).iter_rows(named=True):
-        reason = f"its log has no {metric or 'validation loss'}"
-        notes = (*notes, f"seed {row['seed']} of {row['arm']} is left out: {reason}")
+    for seed, arm in found.filter(pl.col("loss").is_null()).select("seed", "arm").iter_rows():
+        notes = (*notes, f"seed {seed} of {arm} is left out: its log has no {metric or 'validation loss'}")
     if "{seed}" not in str(losses):
         notes = ("the pattern has no {seed}: every match counts as seed 0 of its arm", *notes)
     by_name = frame.group_by("metric", maintain_order=True).agg(pl.col("arm").unique(maintain_order=True))
-    names = by_name["metric"].to_list()
-    if len(names) > 1:
+    if by_name.height > 1:
         listed = "; ".join(f"`{name}` of {', '.join(arms)}" for name, arms in by_name.iter_rows())
         return LossTable(frame, "loss", (*notes, f"losses of several names are compared: {listed}"))
-    return LossTable(frame, names[0], (*notes, f"the loss is `{names[0]}`") if metric is None else notes)
+    name = str(by_name["metric"][0])
+    return LossTable(frame, name, notes if metric else (*notes, f"the loss is `{name}`"))
 
 
 def _pinned(curve: LossTable, table: LossTable, baseline: str | None) -> pl.DataFrame:

@@ -8,6 +8,7 @@ import reprlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import compress
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,7 +37,6 @@ ALSO = {
 SPLITS = ("tuning", "judging")
 NO_NUMBER = frozenset(("", "na", "n/a", "#n/a", "<na>", "null", "none"))
 """Spellings of an empty cell in a column of numbers. They are valid names of arms and seeds."""
-NUMERIC = (str, Real, Decimal)
 NOT_KNOWN = "leave the cell empty if it is unknown"
 
 
@@ -69,21 +69,17 @@ def read_table(losses: pl.DataFrame | pl.LazyFrame | pd.DataFrame | Path | str, 
             raise _missing(name, metric, table)
     cells = {name: table.column(place) for name, place in places.items() if place is not None}
     filled = [not all(map(_is_empty, needed)) for needed in zip(*(cells[name] for name in NEEDED), strict=True)]
-    rows = [row for row, kept in zip(table.rows, filled, strict=True) if kept]
+    rows = list(compress(table.rows, filled))
     if not rows:
         raise ArgumentError("losses", "has no rows below its header")
     written = {name: table.names[place] for name, place in places.items() if place is not None}
-    columns = {name: _typed(name, written[name], _only(cells[name], filled), rows) for name in cells}
+    columns = {name: _typed(name, written[name], compress(cells[name], filled), rows) for name in cells}
     frame, notes = _one_row_each(pl.DataFrame({**columns, "row": rows}), table, filled)
     others = [f"`{name}`" for name in LOSSES if name != written["loss"] and name in table.names]
     if metric is None and (others or written["loss"].casefold() != "loss"):
         beside = f", not {' or '.join(others)} (unless you name it as the metric)" if others else ""
         notes = (*notes, f"the loss is `{written['loss']}`{beside}")
     return LossTable(frame.drop("row"), written["loss"], notes)
-
-
-def _only(values: Iterable[object], kept: Sequence[bool]) -> list[object]:
-    return [value for value, is_kept in zip(values, kept, strict=True) if is_kept]
 
 
 def _place(table: Table, names: Sequence[str]) -> int | None:
@@ -163,7 +159,7 @@ def _split(cell: object) -> str:
 
 def _number(cell: object, remedy: str = "leave the cell empty for a run that failed") -> float | None:
     try:
-        if isinstance(cell, NUMERIC) and "_" not in str(cell):  # Python takes 3_51 for 351
+        if isinstance(cell, str | Real | Decimal) and "_" not in str(cell):  # Python takes 3_51 for 351
             return float(cell)
     except (ValueError, OverflowError):
         pass
@@ -218,7 +214,7 @@ def _one_row_each(frame: pl.DataFrame, table: Table, filled: Sequence[bool]) -> 
     is_twice = pl.struct(run).is_duplicated()
     several = frame.filter(is_twice).select(run).n_unique()
     if several and place is not None:
-        steps = _typed("step", table.names[place], _only(table.column(place), filled), frame["row"].to_list())
+        steps = _typed("step", table.names[place], compress(table.column(place), filled), frame["row"].to_list())
         step = pl.col("step").fill_null(-math.inf)
         has_loss = pl.col("loss").is_not_null()
         frame = frame.with_columns(step=steps).filter(has_loss | ~has_loss.any().over(run))

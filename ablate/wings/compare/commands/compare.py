@@ -24,7 +24,6 @@ number of arms.
 from __future__ import annotations
 
 import argparse
-import math
 from typing import TYPE_CHECKING
 
 from ablate.commands import DONE, OptionError, add_json, print_json, print_table
@@ -140,13 +139,15 @@ def _span(values: list[float], form: str) -> str:
 
 
 def _print_differences(contrasts: pl.DataFrame) -> None:
+    from reports.page.wording.words import signed
+
     heading = ("arm", "against", "difference", "interval", "p", "verdict")
     rows = [
         (
             row["arm"],
             row["against"],
-            _signed(row["difference"]),
-            "–" if row["low"] is None else f"{_signed(row['low'])} to {_signed(row['high'])}",
+            "–" if row["difference"] is None else signed(row["difference"], 4),
+            "–" if row["low"] is None else " to ".join(signed(row[end], 4) for end in ("low", "high")),
             "–" if row["p"] is None else f"{row['p']:.2g}",
             row["verdict"],
         )
@@ -159,6 +160,7 @@ def _print_differences(contrasts: pl.DataFrame) -> None:
 
 def _over_stores(options: argparse.Namespace) -> int:
     import ablate
+    from reports.page.wording.words import signed
 
     for name in ("baseline", "metric", "margin", "sigma", "planned_seeds", "curve", "out"):
         if getattr(options, name) is not None:
@@ -175,8 +177,8 @@ def _over_stores(options: argparse.Namespace) -> int:
             row["arm"],
             row["against"],
             str(row["stores"]),
-            _signed(row["difference"]),
-            f"{_signed(row['low'])} to {_signed(row['high'])}",
+            signed(row["difference"], 4),
+            " to ".join(signed(row[end], 4) for end in ("low", "high")),
             f"{row['p']:.2g}",
             f"{row['tau']:.2g}",
             f"{row['q']:.2f} ({row['q_p']:.2g})",
@@ -191,11 +193,3 @@ def _over_stores(options: argparse.Namespace) -> int:
     for note in found.notes:
         print(f"Note: {note}.")
     return DONE
-
-
-def _signed(value: float | None) -> str:
-    if value is None:
-        return "–"
-    if math.isinf(value):
-        return "−∞" if value < 0 else "+∞"
-    return f"{value:+.4f}".replace("-", "−")

@@ -331,7 +331,7 @@ def test_what_cannot_be_tested_has_an_estimate_alone(
     )
     losses.write_csv(tmp_path / "losses.csv")
     assert main(["compare", str(tmp_path / "losses.csv")]) == 0
-    assert ("–" if difference is None else f"{difference:+.4f}") in capsys.readouterr().out
+    assert ("–" if difference is None else f"{difference:+.4f}".replace("+0.0000", "0.0000")) in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("given", [{"losses": {"arm": ["a"]}}, {"losses": frame(a=PRE, b=POST), "margin": "0.02"}])
