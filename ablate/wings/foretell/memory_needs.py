@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -16,6 +15,7 @@ from ablate.training.batch import largest_divisor
 from ablate.training.execution import Execution
 from ablate.wings.foretell.step_memory import PROCESS_BYTES, foreseen
 from evals.costs.machine import room_bytes
+from reports.judge.sentences import listed
 from store.documents import JsonObject
 from zoo.costs import Cost
 
@@ -102,15 +102,23 @@ class MemoryForecasts:
         return {"peak memory": peak, "attention": need.attention or "–"}
 
     def remarks(self) -> Iterator[str]:
-        """A line for each arm that does not fit, with a remedy."""
-        room, execution = self.room, self.plan.execution
-        for plan, arm in self._arms if self._matters else ():
-            need = self._needed(plan, arm)
-            if not need.fits(room):
-                shared = f", shared by {room.runs} runs at once" if room.runs > 1 else ""
-                there = f"{_gib(room.bytes)} free" if room.free else _gib(room.bytes)
-                excess = f"it needs about {_gib(need.peak_memory_bytes or 0)} of {there}{shared}"
-                yield f"arm {arm.name} does not fit: {excess}{_remedy(plan, arm, execution, room)}"
+        """Which arms do not fit, what the largest of them needs, and with which options it would fit."""
+        room, needs = self.room, [(self._needed(*each), *each) for each in (self._arms if self._matters else ())]
+        if not (large := [each for each in needs if not each[0].fits(room)]):
+            return
+        need, plan, arm = max(large, key=lambda each: each[0].peak_memory_bytes or 0)
+        names = list(dict.fromkeys(each.name for _, _, each in large))
+        who = f"arm {arm.name} does not fit: it" if len(names) == 1 else f"arms {listed(names)} do not fit: {arm.name}"
+        there = f"{_gib(room.bytes)} free" if room.free else _gib(room.bytes)
+        shared = f", shared by {room.runs} runs at once" if room.runs > 1 else ""
+        can_cut = all(each.spec.couples_rows is None for _, _, each in large)
+        for settings, words in _ways(self.plan.execution, can_cut):
+            if (less := needed(plan, arm, settings, room)).fits(room):
+                remedy = f"with {words} it needs about {_gib(less.peak_memory_bytes or 0)}"
+                break
+        else:
+            remedy = f"try {'fewer workers or a smaller batch' if room.runs > 1 else 'a smaller batch or model'}"
+        yield f"{who} needs about {_gib(need.peak_memory_bytes or 0)} of {there}{shared}; {remedy}"
 
     @property
     def _arms(self) -> Iterator[tuple[Plan, ArmPlan]]:
@@ -143,14 +151,11 @@ def needed(plan: Plan, arm: ArmPlan, execution: Execution, room: Room) -> Memory
     whole = _cut(plan, arm, None, execution.recompute)
     if execution.microbatch is None or couples is not None or whole.fits(room):
         return whole
-    # The largest microbatch that fits, among those that repeated halving gives, as in `Accumulation`; 1 if none does.
-    batch = arm.train.batch
-    found = [batch]
-    while found[-1] > 1:
-        found.append(largest_divisor(batch, found[-1] // 2))
-    tried = found[1:]
-    fits = bisect_left(tried, True, key=lambda rows: _cut(plan, arm, rows, execution.recompute).fits(room))
-    return _cut(plan, arm, tried[min(fits, len(tried) - 1)], execution.recompute)
+    found, rows = whole, arm.train.batch
+    while rows > 1 and not found.fits(room):  # halved as in `Accumulation`
+        rows = largest_divisor(arm.train.batch, rows // 2)
+        found = _cut(plan, arm, rows, execution.recompute)
+    return found
 
 
 def _cut(plan: Plan, arm: ArmPlan, rows: int | None, recompute: bool) -> MemoryNeed:
@@ -160,14 +165,6 @@ def _cut(plan: Plan, arm: ArmPlan, rows: int | None, recompute: bool) -> MemoryN
     width = max(plan.study.data.widths(arm.train.context))
     found = foreseen(arm.spec, arm.train, numerics, width=width, rows=rows, recompute=recompute)
     return MemoryNeed(found.peak_memory_bytes, rows, attention=found.attention)
-
-
-def _remedy(plan: Plan, arm: ArmPlan, execution: Execution, room: Room) -> str:
-    for settings, words in _ways(execution, arm.spec.couples_rows is None):
-        need = needed(plan, arm, settings, room)
-        if need.fits(room):
-            return f"; with {words} it needs about {_gib(need.peak_memory_bytes or 0)}"
-    return "; try fewer workers or a smaller batch" if room.runs > 1 else "; try a smaller batch or model"
 
 
 def _ways(execution: Execution, can_cut: bool) -> Iterable[tuple[Execution, str]]:

@@ -134,6 +134,9 @@ def test_the_plan_fits_arms_into_memory(planned: Any) -> None:
     lines = [line for line in planned(room).notes() if line.startswith("arm ")]
     assert [line.split(":")[0] for line in lines] == ["arm wide does not fit"]
     assert "shared by 2 runs at once; with --microbatch auto it needs about" in lines[0]
+    small = Room(2 * base["peak_memory_bytes"] - 2, runs=2)
+    (line,) = (line for line in planned(small).notes() if line.startswith("arm"))
+    assert line.startswith("arms base and wide do not fit: wide needs about ")
 
     cut = planned(room, microbatch="auto")
     base, wide = cut.document()["arms"]
