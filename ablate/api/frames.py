@@ -49,12 +49,13 @@ CONTRASTS: Schema = {
     **dict.fromkeys(("detectable", "detectable_low", "detectable_high"), pl.Float64),
     "seeds_needed": pl.Int64,
     **dict.fromkeys(("speed_ratio", "memory_ratio", "kv_ratio"), pl.Float64),
+    "kv_context": pl.Int64,
 }
 EFFECTS: Schema = {
     "effect": pl.String,
     "factors": pl.List(pl.String),
     "aliases": pl.List(pl.String),
-    **{name: kind for name, kind in CONTRASTS.items() if name not in ("arm", "baseline", "seeds_needed", "kv_ratio")},
+    **{name: kind for name, kind in CONTRASTS.items() if not name.startswith(("arm", "base", "seeds_", "kv_"))},
 }
 CHANGES: Schema = {
     **dict.fromkeys(("arm", "rung", "last", "axis", "verdict", "reason"), pl.String),
@@ -131,6 +132,7 @@ def _contrast_row(judged: Judgement, unit: str) -> dict[str, object]:
         "speed_ratio": found.costs.training.mean if found.costs.training else None,
         "memory_ratio": found.costs.memory.mean if found.costs.memory else None,
         "kv_ratio": found.costs.kv_ratio,
+        "kv_context": found.costs.kv_context,
     }
 
 

@@ -138,6 +138,8 @@ def test_models_train_long_enough_to_say_something(name: str) -> None:
     assert bool(short) == (name in SHORT), short
     if name not in (*SHORT, *ON_TASKS, *HOURS):
         assert all(arm.length.tokens_per_parameter >= 5 for arm in plan_of(name, "gpu-minutes").arms)
+    if name in ON_TASKS:  # whose contexts are longer than the scale's
+        assert all(arm.steps >= 500 for arm in plan_of(name, "cpu-long").arms)
 
 
 @pytest.mark.parametrize("name", TUNED)
