@@ -28,6 +28,7 @@ from zoo.compatibility.traits import (
 from zoo.conv import ShortConv, TokenShift, conv_cost, on_text
 from zoo.errors import SpecError, UnsupportedError
 from zoo.ffns import Ffn, FfnLayer
+from zoo.ffns._dense import Wide
 from zoo.init import Linear
 from zoo.kernels.precision import in_float32
 from zoo.mixers import Mixer, MixerLayer
@@ -92,6 +93,7 @@ __all__ = [
     "UnsupportedError",
     "ValuesInTests",
     "Visible",
+    "Wide",
     "attend",
     "attention_cost",
     "check_chunk",

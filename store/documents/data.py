@@ -85,10 +85,11 @@ class ReferenceLosses(Part):
 
     @property
     def sentence(self) -> str:
-        """`Reference losses, in nats per token: uniform 6.931, unigram 5.978, …`."""
+        """`Reference losses of the whole text, in nats per token: uniform 6.931, unigram 5.978, …`."""
         return (
-            f"Reference losses, in nats per token: uniform {self.uniform:.3f}, unigram {self.unigram:.3f}, "
-            f"bigram {self.bigram:.3f}, gzip {self.gzip:.3f} ({self.gzip_bits_per_byte:.2f} bits per byte)."
+            f"Reference losses of the whole text, in nats per token: uniform {self.uniform:.3f}, unigram "
+            f"{self.unigram:.3f}, bigram {self.bigram:.3f}, gzip {self.gzip:.3f} ({self.gzip_bits_per_byte:.2f} bits per "
+            "byte)."
         )
 
     @property

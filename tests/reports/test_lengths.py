@@ -30,7 +30,7 @@ def test_steps_tokens_per_parameter_epochs_and_references_are_said(tmp_path: Pat
     assert said(summary) == [
         "pre: 20 steps, 5.39 tokens per parameter, 0.041 epochs.",
         "post: 20 steps, 0.0546 tokens per parameter, 0.041 epochs.",
-        "Reference losses, in nats per token: uniform 6.931, unigram 5.980, bigram 4.400, gzip 3.300 "
+        "Reference losses of the whole text, in nats per token: uniform 6.931, unigram 5.980, bigram 4.400, gzip 3.300 "
         "(1.60 bits per byte).",
     ]
 

@@ -43,8 +43,8 @@ class NextStep:
         if self.seconds is not None:
             minutes = math.ceil(self.seconds / at_once / 60)
             long = f"{minutes / 60:.1f} hours" if minutes > 120 else f"{minutes} minute{'' if minutes == 1 else 's'}"
-            takes = f"about {long} of training"
-            takes += " and tuning" * self.tunes + ", one run after another" * (at_once == 1)
+            how = "one run after another" if at_once == 1 else f"{at_once} runs at once"
+            takes = f"about {long} of training{' and tuning' * self.tunes}, {how}"
         return takes if self.chance is None else f"{takes}, {100 * self.chance:.0f} % chance"
 
 
