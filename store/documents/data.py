@@ -86,11 +86,9 @@ class ReferenceLosses(Part):
     @property
     def sentence(self) -> str:
         """`Reference losses of the whole text, in nats per token: uniform 6.931, unigram 5.978, …`."""
-        return (
-            f"Reference losses of the whole text, in nats per token: uniform {self.uniform:.3f}, unigram "
-            f"{self.unigram:.3f}, bigram {self.bigram:.3f}, gzip {self.gzip:.3f} ({self.gzip_bits_per_byte:.2f} bits per "
-            "byte)."
-        )
+        packed = f"gzip {self.gzip:.3f} ({self.gzip_bits_per_byte:.2f} bits per byte)"
+        counted = f"uniform {self.uniform:.3f}, unigram {self.unigram:.3f}, bigram {self.bigram:.3f}"
+        return f"Reference losses of the whole text, in nats per token: {counted}, {packed}."
 
     @property
     def stalled_above(self) -> float:

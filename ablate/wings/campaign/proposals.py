@@ -114,12 +114,12 @@ def rule(
     if test.p is None or test.difference is None or test.untold:
         return _untested(test, own.level)
     said = f"{len(test.seeds)} fresh paired seeds"
-    if own.discovery and test.verdict not in ("stalled", "diverged"):
-        return Ruling("keep", f"better on {said}: p = {test.p:.2g}, at level {own.level:.2g}", own.level)
     if test.verdict == "worse":
         return Ruling("discard", f"worse on {said}", own.level)
-    if test.low is not None and test.low > -worth:
+    if test.low is not None and test.low > -worth:  # also if it is surely better, by less
         return Ruling("discard", f"not better by {worth:g} nats: an improvement is at most {-test.low:.2g}", own.level)
+    if own.discovery and test.verdict not in ("stalled", "diverged"):
+        return Ruling("keep", f"better on {said}: p = {test.p:.2g}, at level {own.level:.2g}", own.level)
     if first:
         return Ruling("discard", f"no sign of an improvement on {said}", own.level)
     return Ruling("undecided", f"p = {test.p:.2g} on {said}, above the level of {own.level:.2g}", own.level)

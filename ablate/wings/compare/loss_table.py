@@ -160,7 +160,8 @@ def _split(cell: object) -> str:
 def _number(cell: object, remedy: str = "leave the cell empty for a run that failed") -> float | None:
     try:
         if isinstance(cell, str | Real | Decimal) and "_" not in str(cell):  # Python takes 3_51 for 351
-            return float(cell)
+            value = float(cell)
+            return math.inf if 1e100 < abs(value) < math.inf else value  # its square is no float: the run has diverged
     except (ValueError, OverflowError):
         pass
     if cell is None or (isinstance(cell, str) and cell.strip().casefold() in NO_NUMBER):

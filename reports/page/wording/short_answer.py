@@ -189,18 +189,15 @@ def _amount(judged: Judgement) -> str:
 
 
 def _undecided(summary: StudySummary, unsettled: Sequence[Judgement], base: str) -> Iterator[str]:
-    """`untied looks better by 0.03 nats; not certain yet`, and what would make it certain: `: 4 fresh seeds would tell
-    (about 6 minutes)`. base: the baseline, empty if judgements are of effects."""
+    """`untied looks better by 0.03 nats; not certain yet`, and what would make it certain: `: 4 fresh seeds would
+    probably tell`. base: the baseline, empty if judgements are of effects."""
     lowest = unsettled[0]
     yield f"{lowest.arm} {_looks(lowest, base)}"
     if lowest.comparison.waits_for_rates:
         yield ": its best learning rate may lie beyond those tried"
     else:
         step = next((each for each in next_steps(summary) if each.seeds), None)
-        takes = ""
-        if step is not None and step.seconds is not None:
-            takes = f" ({replace(step, chance=None).promise().partition(' of ')[0]})"
-        yield f": {step.seeds} fresh seeds would tell{takes}" if step is not None else ""
+        yield f": {step.seeds} fresh seeds would probably tell" if step is not None else ""
     yield _also(unsettled[1:], "undecided too")
 
 

@@ -289,7 +289,7 @@ def test_another_scale_is_asked_without_the_leave_to_judge_a_pilot(tmp_path: Pat
 def test_page_and_terminal_say_what_a_step_takes_or_how_to_ask() -> None:
     known, unknown = NextStep("ablate run x", "see", 90.0, 0.8), NextStep("ablate run x --scale gpu-hour", "see")
     assert known.promise() == "about 2 minutes of training, one run after another, 80 % chance"
-    assert known.promise(at_once=2) == "about 1 minute of training, 80 % chance"
+    assert known.promise(at_once=2) == "about 1 minute of training, 2 runs at once, 80 % chance"
     assert (
         NextStep("ablate run x", "see", 9000.0, tunes=True)
         .promise(1)

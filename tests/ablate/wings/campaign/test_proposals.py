@@ -75,6 +75,8 @@ def test_decisions_by_hand() -> None:
     # SAFFRON's first level at α = 0.1: (1 − ½) · 0.05 · 1/ζ(1.6) = 0.0109.
     assert ruled(-0.05, 0.02, 0.0108) == "keep"
     assert ruled(-0.05, 0.02, 0.0111) == "undecided"
+    assert ruled(-0.006, 0.003, 0.001) == "discard"  # surely better, and by less than 0.01
+    assert ruled(-0.012, 0.003, 0.001) == "keep"
     assert ruled(0.05, 0.02, 0.999) == "discard"
     assert ruled(0.0, 0.009, 0.5) == "discard"  # an improvement of 0.01 is excluded
     assert ruled(0.0, 0.05, 0.6) == "undecided"

@@ -298,6 +298,11 @@ def test_failed_runs_are_named_with_their_cells(tmp_path: Path) -> None:
     assert found.arms["failed"].to_list() == [0, 2, 1]
 
 
+def test_a_loss_whose_square_is_no_float_is_a_failed_run() -> None:
+    found = ablate.compare(frame(a=PRE, b=[1e307, *PRE[1:]]))
+    assert found.arms["failed"].to_list() == [0, 1] and found.contrasts["verdict"].to_list() == ["inconclusive"]
+
+
 UNKNOWN = "seed noise is unknown"
 
 
