@@ -45,7 +45,7 @@ class StudyPlan(Foreseen):
 
     Attributes:
         outcome: every rung of the study's ladder with its arms and runs, as objects.
-        tuned: whether tuning is done; if not, arms have the settings that the study gives them.
+        tuned: whether nothing is left to tune; if not, arms have the settings that the study gives them.
         tuning: the trials of an unfinished tuning, as far as results determine them; for each run the arm that is
             tried, and whether the run has a result.
         starts: where the searches for learning rates of an unfinished tuning begin, by arm; empty for grids.

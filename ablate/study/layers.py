@@ -94,15 +94,15 @@ class Layer:
             yield from self._walk(inner, inner_path, inner_target)
 
 
-def setting_layer(text: str) -> Layer:
-    """The layer of one `--set key=value`; the value is YAML 1.2."""
-    place = Place(f"--set {text}")
+def setting_layer(text: str, option: str = "--set") -> Layer:
+    """The layer of one `--set key=value`, or of another option; the value is YAML 1.2."""
+    place = Place(f"{option} {text}")
     key, equals, value = text.partition("=")
     key = key.strip()
     if not equals or not all(key.split(".")):
         raise StudyError([Problem(place, "", "expected key=value, such as train.lr=1e-3")])
     if key.count(".") > MAX_DEPTH:
-        raise StudyError([Problem(Place("--set"), "", "nested too deeply")])
+        raise StudyError([Problem(Place(option), "", "nested too deeply")])
     try:
         document = parse_yaml(value, place.source)
     except StudyError as error:

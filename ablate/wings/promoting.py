@@ -94,7 +94,7 @@ Edits = dict[str, JsonValue]
 
 def changes(texts: Iterable[str]) -> Edits:
     """Edits by dotted path from texts such as `block.ffn.activation=relu2`; values are YAML. Raises StudyError."""
-    return {path: value for text in texts for path, value in setting_layer(text).written.items()}
+    return {path: value for text in texts for path, value in setting_layer(text, "--change").written.items()}
 
 
 def refuse_unfair(edits: Mapping[str, object]) -> None:

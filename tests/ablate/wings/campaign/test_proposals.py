@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
+import ablate
 from ablate.wings.campaign.campaign_log import ProposalOutcome, ProposalRecord, ProposalTest
 from ablate.wings.campaign.campaign_page import campaign_page, headline, steps
 from ablate.wings.campaign.proposals import (
@@ -24,6 +25,7 @@ from ablate.wings.campaign.proposals import (
 )
 from ablate.wings.campaign.proposals import tested as proposal_test
 from ablate.wings.compare.losses import ArmLosses, noise_of
+from ablate.wings.promoting import changes
 from store.documents import StudyTrial, StudyTuning
 from tests.moderated import moderated
 from tests.reports.browsing import no_chromium, playwright, visit
@@ -231,3 +233,8 @@ def test_the_page_in_a_browser(browser: playwright.Browser, tmp_path, width: int
     assert "<b>because</b>" in found.page.text_content("table")  # as text
     assert found.messages == []
     found.page.close()
+
+
+def test_a_change_that_is_no_edit_names_its_option() -> None:
+    with pytest.raises(ablate.StudyError, match=r"^--change =post: expected key=value"):
+        changes(["=post"])
