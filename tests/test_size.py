@@ -6,7 +6,7 @@ import pytest
 
 from tools.size import sizes
 
-MOST = {"core": (39_180, 276), "all": (104_207, 798)}
+MOST = {"core": (39_179, 276), "all": (104_206, 798)}
 """Lines and files on 1 December 2026; the goal was a core of 40,000 lines. Lower them when something is deleted."""
 
 

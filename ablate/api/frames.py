@@ -32,9 +32,7 @@ ARMS: Schema = {
     "flops": pl.Float64,
     "train_seconds": pl.Float64,
     **dict.fromkeys(("seeds", "stalled", "diverged", "missing"), pl.List(pl.Int64)),
-    "edits": pl.String,
-    "tuned": pl.String,
-    "matching": pl.String,
+    **dict.fromkeys(("edits", "tuned", "matching"), pl.String),
 }
 CONTRASTS: Schema = {
     "arm": pl.String,
@@ -48,11 +46,12 @@ CONTRASTS: Schema = {
     **dict.fromkeys(("speed_ratio", "memory_ratio", "kv_ratio"), pl.Float64),
     "kv_context": pl.Int64,
 }
+OF_ARMS = ("arm", "baseline", "seeds_needed", "kv_ratio", "kv_context")
 EFFECTS: Schema = {
     "effect": pl.String,
     "factors": pl.List(pl.String),
     "aliases": pl.List(pl.String),
-    **{name: kind for name, kind in CONTRASTS.items() if not name.startswith(("arm", "base", "seeds_", "kv_"))},
+    **{name: kind for name, kind in CONTRASTS.items() if name not in OF_ARMS},
 }
 CHANGES: Schema = {
     **dict.fromkeys(("arm", "rung", "last", "axis", "verdict", "reason"), pl.String),

@@ -13,8 +13,11 @@ import pytest
 import zoo
 from ablate.study.reading import load_study
 from ablate.training.optimizers.adamw import AdamW
-from ablate.wings.plugins.plugin_files import place_of
+from ablate.wings.plugins.plugin_files import NO_MIXERS, place_of
 from tests.guides.guide import ROOT, files_of
+from zoo import building_blocks
+from zoo.ffns import Ffn, FfnLayer
+from zoo.norms import Norm
 
 
 def written(page: str, folder: Path) -> None:
@@ -55,6 +58,18 @@ def test_the_block_of_the_guide_is_a_plug_in_that_conforms(tmp_path: Path) -> No
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, check=True)
+
+
+def test_the_file_of_a_layer_is_known_by_its_base_class(tmp_path: Path) -> None:
+    """Each base class of building blocks that is no mixer's belongs to its own folder; the guide's is one."""
+    written("howto_block.md", tmp_path)
+    assert place_of(tmp_path / "sine.py") == ("zoo.ffns", "sine")
+    folders = {Ffn: "zoo.ffns", FfnLayer: "zoo.ffns", Norm: "zoo.norms"}
+    named = ((name, getattr(building_blocks, name)) for name in building_blocks.__all__)
+    classes = [(name, cls) for name, cls in named if isinstance(cls, type)]
+    assert {
+        name: place for name, cls in classes for base, place in folders.items() if issubclass(cls, base)
+    } == NO_MIXERS
 
 
 def test_guides_import_building_blocks_from_one_place() -> None:

@@ -1,9 +1,9 @@
 """Proposals to change a base: how each is trained beside it, and the decision on it.
 
-The one-sided p-value tests the null that the change is no better. The change is a discovery, and kept, if p ≤ α_t of
-SAFFRON (`browse.history`): of all changes kept in a campaign, at most a share α is expected to be no
-improvement. Base and change train on seeds that no other proposal used, so p-values are independent, which the rule
-needs. Both train first with `LEAST_SEEDS` seeds, then with as many as the budget has room for.
+The one-sided p-value tests the null that the change is no better. The change is a discovery if p ≤ α_t of SAFFRON
+(`browse.history`): at most a share α of a campaign's discoveries is expected to be no improvement. It is kept unless it
+is surely smaller than what is worth a change. Base and change train on seeds that no other proposal used, so p-values
+are independent, which the rule needs; first with `LEAST_SEEDS` seeds, then with as many as the budget has room for.
 
 A proposal that shows no sign of an improvement on its first seeds ends there. That makes no p-value smaller: if p ≤ ½,
 it is the p-value of all seeds.

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from ablate.wings.compare.budgets import arms_of, judged_compute, largest, with_budgets
 from ablate.wings.compare.logs_of_others import ended, is_pattern, read_logs
-from ablate.wings.compare.loss_table import BUDGETS, LossTable, read_table
+from ablate.wings.compare.loss_table import BUDGETS, MOST, LossTable, read_table
 from ablate.wings.compare.losses import ArmContrast, ArmLosses, facing, judge, noise_of, notes_on, smallest_detectable
 from reports.judge.verdicts import ALPHA, looks
 from reports.page.wording.arm_words import listed_seeds
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 
 COSTS_ALIKE = 0.01
-MOST = 1e100
-"""Bound on margins and standard deviations, whose squares are floats."""
 
 
 @dataclass(frozen=True)

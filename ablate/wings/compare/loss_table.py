@@ -37,6 +37,8 @@ ALSO = {
 SPLITS = ("tuning", "judging")
 NO_NUMBER = frozenset(("", "na", "n/a", "#n/a", "<na>", "null", "none"))
 """Spellings of an empty cell in a column of numbers. They are valid names of arms and seeds."""
+MOST = 1e100
+"""Bound on losses, margins and standard deviations, whose squares are floats."""
 NOT_KNOWN = "leave the cell empty if it is unknown"
 
 
@@ -161,7 +163,7 @@ def _number(cell: object, remedy: str = "leave the cell empty for a run that fai
     try:
         if isinstance(cell, str | Real | Decimal) and "_" not in str(cell):  # Python takes 3_51 for 351
             value = float(cell)
-            return math.inf if 1e100 < abs(value) < math.inf else value  # its square is no float: the run has diverged
+            return math.inf if MOST < abs(value) < math.inf else value  # a loss beyond it has diverged
     except (ValueError, OverflowError):
         pass
     if cell is None or (isinstance(cell, str) and cell.strip().casefold() in NO_NUMBER):

@@ -25,7 +25,7 @@ BUILDING_BLOCKS = "zoo.building_blocks"
 """The module that collects base classes for plug-ins."""
 AFTER_FILE = ("zoo.features", "zoo.block_features", "evals.evaluations")
 """Folders whose plug-ins are named after their file."""
-NO_MIXERS = {"Ffn": "zoo.ffns", "FfnLayer": "zoo.ffns", "Norm": "zoo.norms"}
+NO_MIXERS = {**dict.fromkeys(("Ffn", "FfnLayer", "Wide"), "zoo.ffns"), "Norm": "zoo.norms"}
 """Folders of the classes in `BUILDING_BLOCKS` that do not belong to mixers."""
 NAMED = ("kind", "source")
 """Fields whose `Literal` is a variant's name. Other plug-ins are named after their file."""

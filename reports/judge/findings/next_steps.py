@@ -27,10 +27,10 @@ class NextStep:
     seeds: int | None = None
 
     def document(self, at_once: int = 1) -> dict[str, JsonValue]:
-        """The document that `ablate run --json` prints, of so many runs at once."""
+        """The document that `ablate run --json` prints. at_once: number of concurrent runs."""
         seconds = None if self.seconds is None else self.seconds / at_once
-        said: dict[str, JsonValue] = {"command": self.command, "reason": self.reason, "chance": self.chance}
-        return {**said, "seconds": seconds, "at_once": at_once}
+        times: dict[str, JsonValue] = {"seconds": seconds, "at_once": at_once}
+        return {"command": self.command, "reason": self.reason, **times, "chance": self.chance}
 
     def words(self, at_once: int = 1) -> str:
         """`Next, to detect a difference of 0.02 nats, if there is one …: ablate run … (about 12 minutes of training,
