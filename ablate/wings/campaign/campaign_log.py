@@ -84,7 +84,7 @@ class ProposalRecord(Part):
     alpha: float
     """Bound on the expected share of the campaign's kept changes that are no improvement (false discovery rate)."""
     base: str
-    """Digest of the base that it is compared with: model, training and data."""
+    """Digest of the campaign's base before any change was kept: model, training and data."""
     charged: float | None = None
     """Seconds that count against the total budget under which it is judged: all of its budget while it runs, then the
     time that it took, of all attempts; null without such a budget."""

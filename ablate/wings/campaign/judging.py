@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import shlex
@@ -28,15 +27,17 @@ from ablate.study.written import Sets
 from ablate.wings.campaign import campaign_log
 from ablate.wings.campaign.campaign_log import ProposalOutcome, ProposalRecord, ProposalTest
 from ablate.wings.campaign.campaign_page import render_campaign
-from ablate.wings.campaign.proposals import FALSE_DISCOVERIES, FIRST_SEED, MOST_SEEDS, Case, Looks, kept, latest
-from ablate.wings.promoting import Edits, changes, proposal, refuse_unfair
+from ablate.wings.campaign.proposals import FALSE_DISCOVERIES, MOST_SEEDS, Case, Looks, kept, latest
+from ablate.wings.promoting import Edits, changes, refuse_unfair
 from reports.judge.noise.power import POWER
-from store import Store, write_text
+from store import write_text
 from store.documents import JsonObject
+from store.documents.shell import plugin_options
 from store.errors import ArgumentError
 from store.files import held
 from store.paths import NAME
 from zoo.errors import did_you_mean
+from zoo.settings.registry import plugin_files
 
 BUDGET = 20 * 60.0
 
@@ -166,14 +167,13 @@ def judge(
     if named != usual and not NAME.fullmatch(named):
         raise ArgumentError("campaign", NAMING, named)
     name = name or ", ".join(f"{path}={value}" for path, value in edits.items())
-    case = Case(study, context, named, edits, name, budget, replicate, alpha)
-    if total_budget is not None:
-        _refuse_spent(case.store, budget, total_budget)
+    case = Case(study, context, named, edits, name, budget, total_budget, replicate, alpha)
+    _refuse_spent(case)
     # What is refused here leaves neither a lock nor a line of the campaign.
     Looks(case, *_proposed(case), progress, options).check_room()
     try:
         with held(campaign_log.log_path(case.store, named).with_suffix(".lock"), blocking=False):
-            return _judged(case, progress, options, total_budget)
+            return _judged(case, progress, options)
     except BlockingIOError as error:
         reason = "another command is judging a proposal of this campaign; wait for it to finish"
         raise ArgumentError("campaign", reason, named) from error
@@ -201,6 +201,9 @@ def _proposed(case: Case) -> tuple[ProposalRecord, list[ProposalRecord]]:
     if past and past[0].alpha != case.alpha:
         reason = f"the campaign {case.campaign} began with {past[0].alpha:g}: keep that, or name a new campaign"
         raise ArgumentError("alpha", reason, case.alpha)
+    first = min((each for each in past if each.scale == case.study.scale), key=lambda each: each.number, default=None)
+    if first is not None and first.base != case.base:
+        raise ArgumentError("campaign", "began with another model, training or data: name a new one", case.campaign)
     decided = [record for record in past if record.outcome is not None]
     asked = (case.edits, case.study.scale)
     for each in past:
@@ -211,25 +214,25 @@ def _proposed(case: Case) -> tuple[ProposalRecord, list[ProposalRecord]]:
     if all(path in last and last[path][0] == value for path, value in case.edits.items()):
         numbers = " and ".join(f"no. {number}" for number in sorted(same))
         raise ArgumentError("change", f"already in the base, kept as {numbers} of {case.campaign}", case.name)
-    return _begun(case, past, decided), decided
+    return _begun(case, past), decided
 
 
-def _judged(case: Case, progress: Wanted, options: RunOptions, most: float | None) -> Judgement:
+def _judged(case: Case, progress: Wanted, options: RunOptions) -> Judgement:
     log = campaign_log.log_of(case.store, case.campaign)
     record, decided = _proposed(case)  # other proposals may have been decided meanwhile
     began = time.monotonic()
-    if most is not None:
-        record = _charged(case, record, most)
+    if case.total_budget is not None:
+        record = _charged(case, record)
     elif record not in log.records():
         log.append([record])
     looks = Looks(case, record, decided, progress, options)
     try:
         outcome = looks.outcome()
     except BaseException:
-        if most is not None:
+        if case.total_budget is not None:
             log.append([_settled(case, record, began)])
         raise
-    record = record if most is None else _settled(case, record, began)
+    record = record if case.total_budget is None else _settled(case, record, began)
     record = record.model_copy(update={"outcome": outcome, "at": now()})
     log.append([record])
     page = render_campaign(case.store, case.campaign)
@@ -246,23 +249,25 @@ def _judged(case: Case, progress: Wanted, options: RunOptions, most: float | Non
     )
 
 
-def _charged(case: Case, record: ProposalRecord, most: float) -> ProposalRecord:
+def _charged(case: Case, record: ProposalRecord) -> ProposalRecord:
     """The record of a proposal that begins, charged with its whole budget: if it is killed, it counts so. Raises
     ArgumentError if that is more than is left of what all such proposals of the store may take."""
     with held(campaign_log.total_lock(case.store)):  # proposals of other campaigns may begin at once
-        _refuse_spent(case.store, case.budget, most)
+        _refuse_spent(case)
         record = record.model_copy(update={"charged": (record.charged or 0.0) + case.budget})
         campaign_log.log_of(case.store, case.campaign).append([record])
     return record
 
 
-def _refuse_spent(store: Store, budget: float, most: float) -> None:
+def _refuse_spent(case: Case) -> None:
     """Raise ArgumentError if the budget is more than is left of what all proposals of the store may take."""
-    every = (latest(campaign_log.log_of(store, name).records()) for name in campaign_log.campaigns(store))
-    left = most - sum(each.charged or 0.0 for records in every for each in records)
-    if budget > left:
-        reason = f"all proposals may take {most:g} s, of which {max(left, 0):.0f} s are left"
-        raise ArgumentError("budget", reason, f"{budget:g} s")
+    if case.total_budget is None:
+        return
+    every = (latest(campaign_log.log_of(case.store, name).records()) for name in campaign_log.campaigns(case.store))
+    left = case.total_budget - sum(each.charged or 0.0 for records in every for each in records)
+    if case.budget > left:
+        reason = f"all proposals may take {case.total_budget:g} s, of which {max(left, 0):.0f} s are left"
+        raise ArgumentError("budget", reason, f"{case.budget:g} s")
 
 
 def _settled(case: Case, record: ProposalRecord, began: float) -> ProposalRecord:
@@ -271,18 +276,15 @@ def _settled(case: Case, record: ProposalRecord, began: float) -> ProposalRecord
     return record.model_copy(update={"charged": record.charged - case.budget + time.monotonic() - began})
 
 
-def _begun(case: Case, past: Sequence[ProposalRecord], decided: Sequence[ProposalRecord]) -> ProposalRecord:
-    number = 1 + max((each.number for each in past), default=0)
-    asked = proposal(case.study, "base", case.edits, [each.edits for each in kept(decided)], [FIRST_SEED])
-    base = hashlib.sha256("\n".join(asked.arms[0].identity).encode()).hexdigest()[:20]
+def _begun(case: Case, past: Sequence[ProposalRecord]) -> ProposalRecord:
     return ProposalRecord(
         at=now(),
-        number=number,
+        number=1 + max((each.number for each in past), default=0),
         name=case.name,
         scale=case.study.scale,
         edits=case.edits,
         alpha=case.alpha,
-        base=base,
+        base=case.base,
     )
 
 
@@ -300,10 +302,17 @@ def _next(case: Case, outcome: ProposalOutcome, looks: Looks) -> tuple[str, floa
     seconds = looks.seconds_each * seeds * (2 if case.replicate else 1)
     changed = [f"--change={path}={json.dumps(value)}" for path, value in case.edits.items()]
     edited = [f"--set={path}={json.dumps(value)}" for path, value in case.study.written.edits.items()]
-    places = {"--store": case.store.root, "--campaign": case.campaign, "--replicate": case.replicate}
+    places = {
+        "--store": case.store.root,
+        "--campaign": case.campaign,
+        "--replicate": case.replicate,
+        "--alpha": None if case.alpha == FALSE_DISCOVERIES else case.alpha,
+        "--total-budget": None if case.total_budget is None else f"{case.total_budget:.0f}s",
+        "--budget": f"{math.ceil(seconds / 60)}m",
+    }
     options = [word for name, value in places.items() if value is not None for word in (name, str(value))]
     words = ["ablate", "judge", case.study.written.place, "--scale", case.study.scale, *changed, *edited, *options]
-    return shlex.join([*words, "--budget", f"{math.ceil(seconds / 60)}m"]), seconds
+    return " ".join(filter(None, (shlex.join(words), plugin_options(plugin_files())))), seconds
 
 
 def _ends(test: ProposalTest) -> str:

@@ -11,6 +11,7 @@ it is the p-value of all seeds.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -178,7 +179,8 @@ FIRST_SEED, SEEDS_EACH = 10_000, 100
 
 @dataclass(frozen=True)
 class Case:
-    """A proposal to judge. budget: seconds. replicate: a second scale. alpha: the campaign's false-discovery rate."""
+    """A proposal to judge. budget, total_budget: seconds, for it and for all. replicate: a second scale. alpha: the
+    campaign's false-discovery rate."""
 
     study: Study
     context: RunContext
@@ -186,12 +188,19 @@ class Case:
     edits: Edits
     name: str
     budget: float
+    total_budget: float | None
     replicate: str | None
     alpha: float
 
     @property
     def store(self) -> Store:
         return self.context.store
+
+    @property
+    def base(self) -> str:
+        """Digest of the study's base, without changes that were kept."""
+        base = proposal(self.study, "base", self.edits, [], [FIRST_SEED]).arms[0]
+        return hashlib.sha256("\n".join(base.identity).encode()).hexdigest()[:20]
 
 
 class Looks:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shlex
 import time
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from filelock import FileLock
 import ablate
 from ablate.cli import main
 from ablate.wings.campaign import campaign_log
-from ablate.wings.campaign.commands.judge import DISCARD
+from ablate.wings.campaign.campaign_log import ProposalOutcome, ProposalTest
+from ablate.wings.campaign.commands.judge import DISCARD, UNDECIDED
 from ablate.wings.campaign.proposals import LEAST_SEEDS, latest
 from store import Store, StoreError
 from tests.ablate.toy import toy_study
@@ -63,6 +65,8 @@ def test_a_change_is_kept_becomes_the_base_and_a_worse_one_is_discarded(
     assert "already in the base, kept as no. 1 of toy-cpu" in capsys.readouterr().err
     with pytest.raises(ablate.ArgumentError, match=r"kept as no. 1 of toy-cpu"):  # a change may be a text
         ablate.judge(path, change="train.lr=3e-2", scale="cpu", store=store)
+    assert judged(path, store, "--change", "n_layers=2", "--set", "train.batch=2") == 2
+    assert "--campaign toy-cpu: began with another model, training or data: name a new one" in capsys.readouterr().err
     assert not Store(store).ledgers()  # proposals have an error rate of their own
     page = Path(second["page"]).read_text()
     assert "1 of 2 proposals kept" in page
@@ -99,6 +103,41 @@ def test_one_that_was_interrupted_goes_on_with_the_same_seeds(
     found = ablate.judge(path, change=change, **given)
     assert found.record.number == 1 and found.proposals == 1
     assert min(found.outcome.test.seeds) == 10_100
+
+
+def test_the_next_command_judges_as_the_one_before_it(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    test = ProposalTest(
+        scale="cpu",
+        study="judge-c-1",
+        seeds=(1, 2, 3),
+        difference=-0.1,
+        low=-0.3,
+        high=0.1,
+        p=0.05,
+        verdict="inconclusive",
+    )
+    outcome = ProposalOutcome(
+        decision="undecided", reason="", test=test, level=0.05, confirmed=None, costs={}, spent_seconds=1.0
+    )
+    monkeypatch.setattr("ablate.wings.campaign.judging.MOST_SEEDS", 12)
+    monkeypatch.setattr("ablate.wings.campaign.judging.Looks.outcome", lambda _: outcome)
+    monkeypatch.setattr("ablate.wings.campaign.judging.plugin_files", lambda: [tmp_path / "my norm.py"])
+    options = [
+        "--change=block.norm=layernorm",
+        "--alpha=0.2",
+        "--total-budget=2h",
+        "--set=train.batch=2",
+        "--campaign=c",
+    ]
+    assert judged(path, tmp_path / "runs", *options) == UNDECIDED
+    (suggested,) = json.loads(capsys.readouterr().out)["next"]
+    assert shlex.split(suggested["command"]) == [
+        *("ablate", "judge", str(path), "--scale", "cpu", '--change=block.norm="layernorm"', "--set=train.batch=2"),
+        *("--store", str(tmp_path / "runs"), "--campaign", "c", "--alpha", "0.2", "--total-budget", "7200s"),
+        *("--budget", "0m", "--plugin", str(tmp_path / "my norm.py")),
+    ]
 
 
 def test_what_was_interrupted_counts_in_every_campaign(
