@@ -130,9 +130,13 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def data(self, stage: str, share: float) -> None:
-        """Show the preparation of a corpus. share: done part of the stage."""
+    def work(self, what: str, share: float) -> None:
+        """Show work that is no run. share: the done part of it."""
         raise NotImplementedError
+
+    def data(self, stage: str, share: float) -> None:
+        """Show a stage of preparing a corpus."""
+        self.work(f"data: {stage}", share)
 
     def begin(self, requests: Sequence[Request], stage: str = "") -> None:
         """Begin a stage with these runs. stage: its name, if others follow."""

@@ -39,17 +39,17 @@ class Lines(Progress):
     """Plain lines: one at the end of each run, and every `LINE_SECONDS` one on the progress of the others."""
 
     tell: Tell = field(default=to_standard_error)
-    _stage: str = field(default="", init=False)
+    _work: str = field(default="", init=False)
     _said: float = field(default_factory=time.monotonic, init=False)
 
     def say(self, line: str) -> None:
         self.tell(line)
 
-    def data(self, stage: str, share: float) -> None:
+    def work(self, what: str, share: float) -> None:
         now = time.monotonic()
-        if stage != self._stage or now - self._said >= LINE_SECONDS:
-            self.say(f"data: {stage}" if stage != self._stage else f"data: {stage} {share:.0%}")
-            self._stage, self._said = stage, now
+        if what != self._work or now - self._said >= LINE_SECONDS:
+            self.say(f"{what} {share:.0%}" if share else what)
+            self._work, self._said = what, now
 
     def draw(self) -> None:
         if self.current and time.monotonic() - self._said >= LINE_SECONDS:
@@ -103,8 +103,8 @@ class ProgressBars(Progress):
         self._live.start()
         return self
 
-    def data(self, stage: str, share: float) -> None:
-        self._screen().update(f"data: {stage} {share:.0%}")
+    def work(self, what: str, share: float) -> None:
+        self._screen().update(f"{what} {share:.0%}")
 
     def say(self, line: str) -> None:
         self._screen().console.print(Text(visible(line)))

@@ -35,6 +35,7 @@ from evals.costs.alternation import TURN_SECONDS, Effort, TakeTurn, alternate, s
 from evals.costs.clock import watched
 from evals.costs.memory import keep_freed_memory
 from evals.costs.spec import PROCESSES, MeasureSpec
+from evals.found import count
 from store import AblateError, Store
 from store.documents import CostPoint, CostProcess, Environment, JsonObject, Part, RunDocument
 from zoo.model import Decoder
@@ -217,6 +218,7 @@ def rehearse(request: Rehearsal, places: Sequence[Mapping[str, str]], *, alone: 
             for process in working:
                 process.child.ask("go")
             found += [CostProcess.model_validate_json(process.expect()) for process in working]
+            count(len(found), len(processes))
     device = request.arms[0].identity.numerics.device
     return Timed(processes=tuple(found), environment=describe(device, threads=1))
 

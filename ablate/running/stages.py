@@ -26,7 +26,7 @@ from ablate.running.request import Request, phases_after
 from ablate.study.reading import load_study
 from ablate.study.study import Study
 from evals.costs.spec import PROCESSES
-from evals.found import skipped_lines
+from evals.found import listening, skipped_lines
 from store import AblateError, Store
 from store.documents import JsonObject, RunDocument, StudyDocument, TuningDocument
 from store.documents.study import ScaleForecast
@@ -112,7 +112,8 @@ class StudyRunner:
         seconds = outcome.plan.alternating_seconds
         progress.say(f"Measuring the arms' speeds against each other: {PROCESSES} processes, about {clock(seconds)}.")
         try:
-            costing.measure(self.folder)
+            with listening(lambda found: progress.work("speeds", found.done / found.total)):
+                costing.measure(self.folder)
         except CalibrationError as error:
             progress.say(str(error))
 

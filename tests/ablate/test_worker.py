@@ -317,7 +317,7 @@ def test_plain_progress_tells_ends_and_time_left(request_for):
         assert 0 < elapsed < 10
         assert progress.current[request.digest].doing == "step 10/20  loss 2.000  100 tokens/s"
         progress.show(Event("failed", request.digest, "no memory"))
-    assert stream.getvalue().splitlines() == ["data: tokenise", "post seed 0: failed: no memory"]
+    assert stream.getvalue().splitlines() == ["data: tokenise 10%", "post seed 0: failed: no memory"]
     assert progress.failed == 1
 
 
