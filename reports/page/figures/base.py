@@ -287,13 +287,13 @@ def beside_row(number: int, arms: int) -> float:
 
 
 def stacked(titles: Sequence[str], labels: Sequence[str], row: int = 30) -> Drawing:
-    """Panels below each other with the same categories, each with its own x axis. row: height of a category in
-    pixels."""
+    """Panels below each other with the same categories, each with its own x axis. titles: of at most two lines. row:
+    height of a category in pixels."""
     frame = blank("", "").layout
-    height = 60 + len(titles) * (76 + row * len(labels))
-    figure = Drawing.grid(len(titles), 1, vertical=64 / height if len(titles) > 1 else 0)
+    height = 60 + len(titles) * (94 + row * len(labels))
+    figure = Drawing.grid(len(titles), 1, vertical=82 / height if len(titles) > 1 else 0)
     # right-aligned, so that long names may use the room of the labels too
-    figure.name_panels(titles, x=1, xanchor="right", font={"size": 13})
+    figure.name_panels(titles, x=1, xanchor="right", align="right", font={"size": 13})
     figure.update_xaxes(**frame.xaxis)
     figure.update_yaxes(**frame.yaxis)
     figure.update_layout({name: value for name, value in frame.items() if name not in ("xaxis", "yaxis")})

@@ -221,6 +221,7 @@ def _serving(
         place = batches.index(curve.batch or 1)
         line(figure, style[curve.arm], curve, 1.2 + 1.6 * place, named=place == 0)
     figure.update_yaxes(rangemode="tozero")
+    figure.update_xaxes(rangemode="tozero")
     rows = _rows(first, shown)
     of = f"Batch {batches[0]}." if len(batches) == 1 else f"From thin to thick: batch {', '.join(map(str, batches))}."
     several = len(shown) > 1

@@ -77,7 +77,8 @@ def _figure(drawn: Found, summary: StudySummary, style: Mapping[str, ArmStyle]) 
     for _, item in reversed(drawn):
         ratio = signal_to_noise(summary.arms, item.task, item.metric)
         signal = "" if ratio is None else f" · signal to noise {ratio:.1f}"
-        titles[item.task, item.metric] = _title(item, summary.baseline, scores) + signal
+        details = _details(item, summary.baseline, scores)
+        titles[item.task, item.metric] = f"{label(item.task)}: {label(item.metric)}{signal}<br>{details}"
     figure = stacked(
         [titles[panel] for panel in panels], [style[arm].label for arm in dict.fromkeys(arm for arm, _ in drawn)]
     )
@@ -116,13 +117,13 @@ def _figure(drawn: Found, summary: StudySummary, style: Mapping[str, ArmStyle]) 
     )
 
 
-def _title(item: ItemDifference, baseline: str, scores: Mapping[tuple[str, str], MeanScore]) -> str:
-    """`heldout_pairs: acc · pre 0.62, chance 0.50 · better →`."""
-    side = {True: " · better →", False: " · better ←", None: ""}[item.higher_is_better]
+def _details(item: ItemDifference, baseline: str, scores: Mapping[tuple[str, str], MeanScore]) -> str:
+    """`pre 0.62, chance 0.50 · better →`."""
+    side = {True: "better →", False: "better ←", None: ""}[item.higher_is_better]
     score = scores.get((item.task, item.metric))
-    own = f" · {label(baseline)} {score.value:.3g}" if score and score.value is not None else ""
+    own = f"{label(baseline)} {score.value:.3g}" if score and score.value is not None else ""
     chance = f", chance {score.chance:.2g}" if own and score and score.chance is not None else ""
-    return f"{label(item.task)}: {label(item.metric)}{own}{chance}{side}"
+    return " · ".join(filter(None, (own + chance, side)))
 
 
 def _row(figure: Drawing, look: ArmStyle, item: ItemDifference, place: int) -> None:
