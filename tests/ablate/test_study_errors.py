@@ -685,6 +685,10 @@ PLANNED = {
         "initial values must not depend on the depth: set init.output to plain",
     ),
     "less than one step": (HEAD.replace("1e12", "@1e6"), "budget.flops: 1e+06 flops are less than one step of arm pre"),
+    "more steps than there can be": (
+        HEAD.replace("1e12", "@1e300"),
+        "budget.flops: 1e+300 flops are more than a trillion steps of arm pre",
+    ),
     "less than one step of tokens": (HEAD.replace("flops: 1e12", "tokens: @100"), "budget.tokens: 100 tokens are less"),
     "context past the validation": (
         HEAD + "data: {source: stdlib, validation_tokens: 100}\ntrain: {context: @128}\n",
