@@ -60,13 +60,8 @@ def request_digest(spec: BaseModel) -> str:
 
     An edited task file or plug-in makes another request.
     """
-    return digest_of({"request": identity_of(spec), **beside_request(spec)})
-
-
-def beside_request(spec: BaseModel) -> JsonObject:
-    """Versions of the task files and plug-ins that a request uses; only those it has."""
     beside = {"own": spec.content() if isinstance(spec, EvalSettings) else None, "plugins": versions_of(spec)}
-    return {key: dict(value) for key, value in beside.items() if value}
+    return digest_of({"request": identity_of(spec), **{key: dict(value) for key, value in beside.items() if value}})
 
 
 def canonical_model(spec: ModelSpec) -> JsonObject:

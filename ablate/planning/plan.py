@@ -91,14 +91,11 @@ def in_flops(study: Study, train: TrainSpec, spec: ModelSpec) -> Study:
     return replace(study, sections=study.sections.model_copy(update={"budget": budget}))
 
 
-MOST_STEPS = 1e12
-
-
 def steps_of(study: Study, arm: Arm, costs: Cost, seconds_per_step: float | None) -> int:
     """Number of steps that the budget pays for in an arm, rounded to the nearest.
 
     An arm that needs another model, or is tuned on short runs, may spend a share of the budget. Raises StudyError if
-    that is less than one step, or more than `MOST_STEPS`.
+    that is less than one step, or more than a trillion.
     """
     shares = {section: source.share for section, source in arm.given.items() if source.share != 1}
     share = arm.share * math.prod(shares.values())
@@ -107,7 +104,7 @@ def steps_of(study: Study, arm: Arm, costs: Cost, seconds_per_step: float | None
     per_step = prices[kind]
     if per_step is None:
         raise ValueError("a budget in seconds needs the measured time of a step")
-    if not per_step <= budget <= MOST_STEPS * per_step:
+    if not per_step <= budget <= 1e12 * per_step:
         amount = "less than one step" if budget < per_step else "more than a trillion steps"
         step = f"{per_step:.3g} for {arm.train.batch} rows of {arm.train.context:,} tokens"
         own = "tune.fraction" if arm.share < 1 else ".".join((*arm.target, *shares, "fraction"))

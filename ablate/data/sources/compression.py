@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from pydantic import PositiveInt
 
-from ablate.data.sources._synthetic import BLANK, Example, Graded, Level, SyntheticSource, asked_at
-
-MARK = 1
+from ablate.data.sources._synthetic import BLANK, Example, Graded, Level, asked_at
+from ablate.data.sources.copying import MARK, CopyingSource
 
 
-class CompressionSource(SyntheticSource):
+class CompressionSource(CopyingSource):
     """Reproduce a sequence after reading it once; the output is not fed back. After Poli et al. 2024 (MAD),
     arXiv:2403.17844.
 
@@ -21,21 +19,9 @@ class CompressionSource(SyntheticSource):
     there; attention can look back at the sequence, an easier task. Chance is 1 / symbols.
     """
 
-    source: Literal["compression"] = "compression"
+    source: Literal["compression"] = "compression"  # type: ignore[assignment]
     length: Graded = (8, 16, 32)
     """n: number of symbols to reproduce."""
-    symbols: PositiveInt = 16
-    """Size of the vocabulary of symbols; chance is 1 / symbols."""
-
-    @property
-    def vocab_size(self) -> int:
-        return 2 + self.symbols
-
-    def tokens_of(self, level: Level) -> int:
-        return 2 * level["length"]
-
-    def chance(self, level: Level) -> float:
-        return 1 / self.symbols
 
     def example(self, level: Level, draw: np.random.Generator) -> Example:
         length = level["length"]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
-from pydantic import PositiveInt, model_validator
+from pydantic import PositiveInt
 
-from ablate.data.sources._synthetic import Example, Graded, Level, SyntheticSource, next_tokens
+from ablate.data.sources._synthetic import Example, Graded, Level, next_tokens
+from ablate.data.sources.mqar import PairsSource
 
 
-class FuzzyRecallSource(SyntheticSource):
+class FuzzyRecallSource(PairsSource):
     """Recall with keys and values of several tokens each. Poli et al. 2024 (MAD), arXiv:2403.17844.
 
     Pairs, then every key once more in random order, each followed by its value. Keys have 1 to `key_tokens` tokens,
@@ -30,21 +31,12 @@ class FuzzyRecallSource(SyntheticSource):
     values: PositiveInt = 16
     """Size of the vocabulary of value tokens."""
 
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if max(self.pairs) > min(self.keys, self.values):
-            raise ValueError(f"{max(self.pairs)} pairs need at least as many keys and values")
-        return self
-
     @property
     def vocab_size(self) -> int:
         return 1 + self.keys + self.values
 
     def tokens_of(self, level: Level) -> int:
         return 2 * level["pairs"] * (self.key_tokens + self.value_tokens) - 1
-
-    def chance(self, level: Level) -> float:
-        return 1 / level["pairs"]
 
     def example(self, level: Level, draw: np.random.Generator) -> Example:
         pairs = level["pairs"]

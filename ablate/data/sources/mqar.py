@@ -15,7 +15,27 @@ MOST_COMPACT = 4
 """Minimum number of tokens per pair: key, value, query and the position after the query."""
 
 
-class MqarSource(SyntheticSource):
+class PairsSource(SyntheticSource):
+    """Key-value pairs, whose keys are asked again. Chance is 1 / pairs."""
+
+    pairs: Graded = (4, 8, 16)
+    """Key-value pairs of an example, each asked once; at most the smaller of `keys` and `values`."""
+    keys: PositiveInt = 64
+    """Size of the vocabulary of keys."""
+    values: PositiveInt = 64
+    """Size of the vocabulary of values."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if max(self.pairs) > min(self.keys, self.values):
+            raise ValueError(f"{max(self.pairs)} pairs need at least as many keys and values")
+        return self
+
+    def chance(self, level: Level) -> float:
+        return 1 / level["pairs"]
+
+
+class MqarSource(PairsSource):
     """Key-value pairs, then every key once more as a query for its value. Arora et al. 2023 (Zoology),
     arXiv:2312.04927.
 
@@ -28,8 +48,6 @@ class MqarSource(SyntheticSource):
     """
 
     source: Literal["mqar"] = "mqar"
-    pairs: Graded = (4, 8, 16)
-    """n: key-value pairs of an example, each asked once; at most the smaller of `keys` and `values`."""
     tokens_per_pair: Graded = (8,)
     """Length of an example per pair, at least 4 tokens; what pairs and queries leave is blanks between the queries."""
     keys: PositiveInt = 128
@@ -40,9 +58,7 @@ class MqarSource(SyntheticSource):
     """a: exponent of the gaps' power law P(g) ∝ g^(a − 1)."""
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if max(self.pairs) > min(self.keys, self.values):
-            raise ValueError(f"{max(self.pairs)} pairs need at least as many keys and values")
+    def _is_compact(self) -> Self:
         if min(self.tokens_per_pair) < MOST_COMPACT:
             raise ValueError(f"tokens_per_pair must be at least {MOST_COMPACT}: a pair, and a query with its answer")
         return self
@@ -53,9 +69,6 @@ class MqarSource(SyntheticSource):
 
     def tokens_of(self, level: Level) -> int:
         return level["pairs"] * level["tokens_per_pair"]
-
-    def chance(self, level: Level) -> float:
-        return 1 / level["pairs"]
 
     def example(self, level: Level, draw: np.random.Generator) -> Example:
         pairs, length = level["pairs"], self.tokens_of(level)

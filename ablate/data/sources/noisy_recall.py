@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
-from pydantic import PositiveInt, model_validator
+from pydantic import PositiveInt
 
-from ablate.data.sources._synthetic import Example, Graded, GradedFromZero, Level, SyntheticSource, next_tokens
+from ablate.data.sources._synthetic import Example, GradedFromZero, Level, next_tokens
+from ablate.data.sources.mqar import PairsSource
 
 
-class NoisyRecallSource(SyntheticSource):
+class NoisyRecallSource(PairsSource):
     """Recall among noise tokens. Poli et al. 2024 (MAD), arXiv:2403.17844.
 
     Key-value pairs, then every key once more in random order with its value, which is the target. Between pairs stand
@@ -18,22 +19,10 @@ class NoisyRecallSource(SyntheticSource):
     """
 
     source: Literal["noisy_recall"] = "noisy_recall"
-    pairs: Graded = (4, 8, 16)
-    """Key-value pairs of an example, each asked once; at most the smaller of `keys` and `values`."""
     noise: GradedFromZero = (2,)
     """Noise tokens per pair."""
-    keys: PositiveInt = 64
-    """Size of the vocabulary of keys."""
-    values: PositiveInt = 64
-    """Size of the vocabulary of values."""
     noises: PositiveInt = 16
     """Size of the vocabulary of noise."""
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if max(self.pairs) > min(self.keys, self.values):
-            raise ValueError(f"{max(self.pairs)} pairs need at least as many keys and values")
-        return self
 
     @property
     def vocab_size(self) -> int:
@@ -41,9 +30,6 @@ class NoisyRecallSource(SyntheticSource):
 
     def tokens_of(self, level: Level) -> int:
         return level["pairs"] * (4 + level["noise"]) - 1
-
-    def chance(self, level: Level) -> float:
-        return 1 / level["pairs"]
 
     def example(self, level: Level, draw: np.random.Generator) -> Example:
         pairs, noise = level["pairs"], level["pairs"] * level["noise"]

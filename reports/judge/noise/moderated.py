@@ -110,8 +110,8 @@ class NoiseModel:
     @cached_property
     def _votes(self) -> _Votes:
         """Say of each row in the noise of others: its precision, less if it is loud."""
-        logs = {row: math.log(square) - _log_bias(d) for row, (square, d) in self._scatter.items()}
-        precise = {row: 1 / (_log_variance(d) + SPREAD) for row, (_, d) in self._scatter.items()}
+        logs = {row: math.log(square) - _log_moments(d)[0] for row, (square, d) in self._scatter.items()}
+        precise = {row: 1 / (_log_moments(d)[1] + SPREAD) for row, (_, d) in self._scatter.items()}
         known = _Votes(logs, precise, self.history)
 
         def say(row: Row) -> float:
@@ -268,12 +268,6 @@ def _tails(ratio: float, d: int) -> tuple[float, float]:
 
 
 @lru_cache
-def _log_bias(d: int) -> float:
-    """E ln s² − ln σ²."""
-    return float(scipy.special.digamma(d / 2)) - math.log(d / 2)
-
-
-@lru_cache
-def _log_variance(d: int) -> float:
-    """Var ln s²."""
-    return float(scipy.special.polygamma(1, d / 2))
+def _log_moments(d: int) -> tuple[float, float]:
+    """E ln s² − ln σ², and Var ln s²."""
+    return float(scipy.special.digamma(d / 2)) - math.log(d / 2), float(scipy.special.polygamma(1, d / 2))
