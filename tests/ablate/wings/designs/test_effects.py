@@ -184,6 +184,7 @@ def test_a_run_that_is_missing_withholds_every_effect(tmp_path: Path) -> None:
     summary = reports.summarise(study.write(tmp_path))
     assert {each.verdict for each in summary.effects} == {"no verdict"}
     assert {each.comparison.seeds for each in summary.effects} == {(0, 2)}
+    assert "; estimate for gated, the most favourable of 5 effects: " in answers.headline(summary)
 
 
 def test_benjamini_and_hochberg_where_asked(tmp_path: Path) -> None:
