@@ -98,7 +98,9 @@ def reason(details: ErrorDetails, key: str) -> str:
         message = message[:1].lower() + message[1:]
     is_scalar = isinstance(given, str | int | float | bool) or given is None
     shows = is_scalar and yaml(given) not in message if kind == "value_error" else True
-    return f"{message}, not {yaml(given)}" if shows else message
+    is_power = isinstance(given, str) and re.fullmatch(r"\d+e[+-]?\d+", given)
+    text = ", which is text (PyYAML reads numbers without a point as text)" if is_power else ""
+    return f"{message}, not {yaml(given)}{text}" if shows else message
 
 
 def unknown(what: str, word: object, known: Sequence[str]) -> str:
