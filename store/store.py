@@ -174,11 +174,6 @@ class Store(RunFiles):
             self._merged = stamp, {record.run: record for record in self.merged_log.records()}
         return self._merged[1]
 
-    def came_without_model(self, digest: str) -> bool:
-        """Whether a run was trained in another store, and came without its model."""
-        record, result = self.merged().get(digest), self.read_result(digest)
-        return record is not None and result is not None and not record.weights and record.finished == result.finished
-
     # Judgements
 
     def read_ledger(self, name: str) -> tuple[LedgerRecord, ...]:

@@ -104,12 +104,14 @@ def steps_of(study: Study, arm: Arm, costs: Cost, seconds_per_step: float | None
     per_step = prices[kind]
     if per_step is None:
         raise ValueError("a budget in seconds needs the measured time of a step")
-    if not per_step <= budget <= 1e12 * per_step:
-        amount = "less than one step" if budget < per_step else "more than a trillion steps"
+    if budget > 1e12 * per_step:
+        reason = f"{budget:.3g} {kind} are more than a trillion steps of arm {arm.name}"
+        raise study.error(study.budget_share or f"budget.{kind}", reason)
+    if budget < per_step:
         step = f"{per_step:.3g} for {arm.train.batch} rows of {arm.train.context:,} tokens"
         own = "tune.fraction" if arm.share < 1 else ".".join((*arm.target, *shares, "fraction"))
         place = own if share != 1 else study.budget_share or f"budget.{kind}"
-        raise study.error(place, f"{budget:.3g} {kind} are {amount} of arm {arm.name} ({step})")
+        raise study.error(place, f"{budget:.3g} {kind} are less than one step of arm {arm.name} ({step})")
     return round(budget / per_step)
 
 

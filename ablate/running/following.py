@@ -131,7 +131,7 @@ class Progress:
         self.close()
 
     def work(self, what: str, share: float) -> None:
-        """Show work that is no run. share: the done part of it."""
+        """Show the progress of work other than runs. share: completed fraction."""
         raise NotImplementedError
 
     def data(self, stage: str, share: float) -> None:

@@ -112,7 +112,7 @@ class StudyRunner:
         seconds = outcome.plan.alternating_seconds
         progress.say(f"Measuring the arms' speeds against each other: {PROCESSES} processes, about {clock(seconds)}.")
         try:
-            with listening(lambda found: progress.work("speeds", found.done / found.total)):
+            with listening(lambda found: progress.work("measuring speeds", found.done / found.total)):
                 costing.measure(self.folder)
         except CalibrationError as error:
             progress.say(str(error))

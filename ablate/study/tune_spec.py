@@ -117,11 +117,6 @@ class TuneSpec(Spec):
         return (Pass(fraction, self.seed_numbers),)
 
     @property
-    def begins_at_known(self) -> bool:
-        """Whether the search may begin at known rates: the study lists no values."""
-        return self.known and self.space is None
-
-    @property
     def count(self) -> int:
         """Number of settings that the sampler tries."""
         return self.trials or TRIALS_PER_AXIS * len(self.paths)

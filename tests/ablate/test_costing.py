@@ -59,7 +59,7 @@ def test_a_study_measures_its_speeds_once(path: Path, tmp_path: Path, capsys: py
     given = ["run", str(path), *where, "--engine", "inprocess", "--set", "seeds=1"]
     said = "Measuring the arms' speeds against each other"
     assert main(given) == 0
-    assert f"{said}: 5 processes, about" in (shown := capsys.readouterr().err) and "speeds 50%" in shown
+    assert f"{said}: 5 processes, about" in (shown := capsys.readouterr().err) and "measuring speeds 50%" in shown
     (found,) = costs(tmp_path / "runs")
     study = Store(tmp_path / "runs").study("costs", "cpu").read()
     assert study is not None and study.costs == found.request

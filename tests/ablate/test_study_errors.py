@@ -139,7 +139,7 @@ CASES = {
     ),
     # wrong types, and the traps of YAML 1.1
     "lr: fast": (HEAD + "train: {lr: @fast}\n", "train.lr: must be a number, not 'fast'"),
-    "lr as text": (HEAD + "train: {lr: @'1e-3'}\n", "must be a number, not '1e-3', which is text (PyYAML"),
+    "lr as text": (HEAD + "train: {lr: @'1e-3'}\n", "must be a number, not the text '1e-3' (remove quotes; "),
     "batch as a fraction": (HEAD + "train: {batch: @1.5}\n", "train.batch: must be a whole number, not 1.5"),
     "compile: yes": (HEAD + "train: {compile: @yes}\n", "train.compile: must be true or false, not 'yes'"),
     "seeds: two": (HEAD + "seeds: @two\n", "seeds: must be a number of seeds"),

@@ -12,7 +12,7 @@ import pytest
 from huggingface_hub import constants
 
 import ablate
-from ablate.data.sources import hf
+from tests.data.test_sources import ask_again
 
 STUDY = {
     "question": "Fewer kv heads?",
@@ -29,9 +29,9 @@ STUDY = {
 
 @pytest.fixture(autouse=True)
 def _asked_anew() -> Iterator[None]:
-    hf.ask_again()
+    ask_again()
     yield
-    hf.ask_again()
+    ask_again()
 
 
 class _NotFound(BaseHTTPRequestHandler):

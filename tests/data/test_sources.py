@@ -197,21 +197,27 @@ class Hub:
         return SimpleNamespace(take=lambda limit: ({"text": f"{i} {'word ' * 40}"} for i in range(limit)))
 
 
+def ask_again() -> None:
+    """Ask the hub again, as a new process does."""
+    hf._newest.cache_clear()
+    hf._download.cache_clear()
+
+
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     hub = Hub()
     monkeypatch.setattr("huggingface_hub.HfApi", lambda: hub)
     monkeypatch.setitem(sys.modules, "datasets", hub)
-    hf.ask_again()
+    ask_again()
     yield hub
-    hf.ask_again()
+    ask_again()
 
 
 def test_a_prepared_dataset_stays_at_its_commit_and_asks_the_hub_no_more(hub: Hub, tmp_path: Path) -> None:
     spec = parse({"source": "hf", "path": "some/text", "limit": 60})
     first = prepare(spec, tmp_path)
     asked, hub.commit = hub.asked, "b" * 40
-    hf.ask_again()
+    ask_again()
     assert identify(spec, root=tmp_path).digest == first.directory.name
     assert prepare(spec, tmp_path).directory == first.directory
     tokenizer = {"kind": "bpe", "vocab_size": 300}

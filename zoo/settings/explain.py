@@ -30,6 +30,7 @@ WORDING = (
     (r"\ba valid string", "text"),
 )
 """Patterns of pydantic's wording → words that fit a YAML file."""
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 LONGEST = 60
 """Maximum number of characters of a value in a message."""
 
@@ -98,9 +99,9 @@ def reason(details: ErrorDetails, key: str) -> str:
         message = message[:1].lower() + message[1:]
     is_scalar = isinstance(given, str | int | float | bool) or given is None
     shows = is_scalar and yaml(given) not in message if kind == "value_error" else True
-    is_power = isinstance(given, str) and re.fullmatch(r"\d+e[+-]?\d+", given)
-    text = ", which is text (PyYAML reads numbers without a point as text)" if is_power else ""
-    return f"{message}, not {yaml(given)}{text}" if shows else message
+    if kind.startswith(("float_", "int_")) and isinstance(given, str) and NUMBER.fullmatch(given):
+        return f"{message}, not the text {yaml(given)} (remove quotes; PyYAML needs a point and a sign, as in 1.0e-3)"
+    return f"{message}, not {yaml(given)}" if shows else message
 
 
 def unknown(what: str, word: object, known: Sequence[str]) -> str:

@@ -7,10 +7,10 @@ from typing import Literal
 import numpy as np
 
 from ablate.data.sources._synthetic import BLANK, Example, Graded, Level, asked_at
-from ablate.data.sources.copying import MARK, CopyingSource
+from ablate.data.sources.copying import MARK, SymbolsSource
 
 
-class CompressionSource(CopyingSource):
+class CompressionSource(SymbolsSource):
     """Reproduce a sequence after reading it once; the output is not fed back. After Poli et al. 2024 (MAD),
     arXiv:2403.17844.
 
@@ -19,7 +19,7 @@ class CompressionSource(CopyingSource):
     there; attention can look back at the sequence, an easier task. Chance is 1 / symbols.
     """
 
-    source: Literal["compression"] = "compression"  # type: ignore[assignment]
+    source: Literal["compression"] = "compression"
     length: Graded = (8, 16, 32)
     """n: number of symbols to reproduce."""
 

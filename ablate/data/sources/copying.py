@@ -12,17 +12,11 @@ from ablate.data.sources._synthetic import Example, Graded, Level, SyntheticSour
 MARK = 1
 
 
-class CopyingSource(SyntheticSource):
-    """A sequence, a mark, and the sequence again. Jelassi et al. 2024, arXiv:2402.01032; for length generalisation
-    Kazemnejad et al. 2023, arXiv:2305.19466.
+class SymbolsSource(SyntheticSource):
+    """A sequence of symbols, to be reproduced. Chance is 1 / symbols."""
 
-    x₁ … xₙ ⊢ x₁ … xₙ: the targets are the tokens after the mark, each predicted from those before it.
-    `evals.diagnostics.at.length` tests longer sequences than were trained on. Chance is 1 / symbols.
-    """
-
-    source: Literal["copying"] = "copying"
     length: Graded = (4, 8, 16)
-    """n: number of symbols to copy."""
+    """n: number of symbols."""
     symbols: PositiveInt = 16
     """Size of the vocabulary of symbols; chance is 1 / symbols."""
 
@@ -35,6 +29,17 @@ class CopyingSource(SyntheticSource):
 
     def chance(self, level: Level) -> float:
         return 1 / self.symbols
+
+
+class CopyingSource(SymbolsSource):
+    """A sequence, a mark, and the sequence again. Jelassi et al. 2024, arXiv:2402.01032; for length generalisation
+    Kazemnejad et al. 2023, arXiv:2305.19466.
+
+    x₁ … xₙ ⊢ x₁ … xₙ: the targets are the tokens after the mark, each predicted from those before it.
+    `evals.diagnostics.at.length` tests longer sequences than were trained on. Chance is 1 / symbols.
+    """
+
+    source: Literal["copying"] = "copying"
 
     def example(self, level: Level, draw: np.random.Generator) -> Example:
         length = level["length"]

@@ -92,12 +92,6 @@ def _newest(path: str, revision: str | None) -> str:
     return str(commit)
 
 
-def ask_again() -> None:
-    """Clear the caches of commits and downloads, so that the hub is asked again, as in a new process."""
-    _newest.cache_clear()
-    _download.cache_clear()
-
-
 @dataclass
 class _Download:
     """The texts of a column, in a temporary file that is deleted when the process ends; streamed one at a time."""

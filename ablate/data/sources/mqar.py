@@ -16,7 +16,7 @@ MOST_COMPACT = 4
 
 
 class PairsSource(SyntheticSource):
-    """Key-value pairs, whose keys are asked again. Chance is 1 / pairs."""
+    """Key-value pairs whose keys are queried again. Chance is 1 / pairs."""
 
     pairs: Graded = (4, 8, 16)
     """Key-value pairs of an example, each asked once; at most the smaller of `keys` and `values`."""

@@ -164,7 +164,7 @@ class Check:
             self._note_unsealed(store.probes_log(digest))
         if status == "partial" and any(folder.glob("evals-*.json")) | any(folder.glob("measure-*.json")):
             yield f"{store.result_path(digest)} is gone: {train_again}"
-        merged, elsewhere = self._attempt(store.came_without_model, digest)
+        merged, elsewhere = self._attempt(_came_without_model, store, digest)
         if store.model_dir(digest).exists() or (status == "finished" and not (merged and elsewhere)):
             again = store.model_again(digest) if self._attempt(store.read_run, digest)[0] else train_again
             yield from self._folder(store.model_dir(digest), again)
@@ -284,3 +284,9 @@ class Check:
             yield from found
         except OSError as error:
             self._note_unread(error)
+
+
+def _came_without_model(store: Store, digest: str) -> bool:
+    """Whether a run was trained in another store, and came without its model."""
+    record, result = store.merged().get(digest), store.read_result(digest)
+    return record is not None and result is not None and not record.weights and record.finished == result.finished

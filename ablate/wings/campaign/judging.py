@@ -149,7 +149,8 @@ def judge(
 
     Raises:
         StudyError: the base or the change cannot be read or built.
-        ArgumentError: the change touches data, seeds or evaluation, or the budget is too small for three seeds.
+        ArgumentError: the change touches data, seeds or evaluation, the budget is too small for three seeds, or the
+            campaign began with another base.
 
     Example:
         >>> ablate.judge("norm_placement", change={"block.ffn.activation": "relu2"}, budget=600).decision
@@ -196,14 +197,15 @@ def _edits(study: Study, change: Mapping[str, JsonValue] | Sequence[str] | str, 
 
 def _proposed(case: Case) -> tuple[ProposalRecord, list[ProposalRecord]]:
     """The proposal, as it was begun if it has no outcome yet, and those decided before it. Raises ArgumentError for
-    another alpha than the campaign's, and for a change that the base has already."""
+    another alpha or base than the campaign's, and for a change that the base has already."""
     past = latest(campaign_log.read(case.store, case.campaign))
     if past and past[0].alpha != case.alpha:
         reason = f"the campaign {case.campaign} began with {past[0].alpha:g}: keep that, or name a new campaign"
         raise ArgumentError("alpha", reason, case.alpha)
     first = min((each for each in past if each.scale == case.study.scale), key=lambda each: each.number, default=None)
     if first is not None and first.base != case.base:
-        raise ArgumentError("campaign", "began with another model, training or data: name a new one", case.campaign)
+        reason = "began with another model, training or data: judge on that base, or name a new campaign"
+        raise ArgumentError("campaign", reason, case.campaign)
     decided = [record for record in past if record.outcome is not None]
     asked = (case.edits, case.study.scale)
     for each in past:
@@ -261,13 +263,17 @@ def _charged(case: Case, record: ProposalRecord) -> ProposalRecord:
 
 def _refuse_spent(case: Case) -> None:
     """Raise ArgumentError if the budget is more than is left of what all proposals of the store may take."""
-    if case.total_budget is None:
-        return
-    every = (latest(campaign_log.log_of(case.store, name).records()) for name in campaign_log.campaigns(case.store))
-    left = case.total_budget - sum(each.charged or 0.0 for records in every for each in records)
-    if case.budget > left:
+    if case.budget > (left := _left(case)):
         reason = f"all proposals may take {case.total_budget:g} s, of which {max(left, 0):.0f} s are left"
         raise ArgumentError("budget", reason, f"{case.budget:g} s")
+
+
+def _left(case: Case) -> float:
+    """Seconds left of what all proposals of the store may take."""
+    every = (latest(campaign_log.log_of(case.store, name).records()) for name in campaign_log.campaigns(case.store))
+    if case.total_budget is None:
+        return math.inf
+    return case.total_budget - sum(each.charged or 0.0 for records in every for each in records)
 
 
 def _settled(case: Case, record: ProposalRecord, began: float) -> ProposalRecord:
@@ -291,7 +297,7 @@ def _begun(case: Case, past: Sequence[ProposalRecord]) -> ProposalRecord:
 def _next(case: Case, outcome: ProposalOutcome, looks: Looks) -> tuple[str, float] | None:
     """A command whose budget has room for the fresh seeds that detect the observed difference with 80 % power at this
     level, and its seconds. After n seeds, these are n·((z_power + z_level)/z_p)². None if the proposal is decided, p is
-    not between 0 and 0.5, or more than `MOST_SEEDS` are needed."""
+    not between 0 and 0.5, or more seeds than `MOST_SEEDS` or time than is left are needed."""
     test = outcome.test
     if outcome.decision != "undecided" or test.p is None or not 0 < test.p < 0.5:
         return None
@@ -300,6 +306,9 @@ def _next(case: Case, outcome: ProposalOutcome, looks: Looks) -> tuple[str, floa
     if seeds > MOST_SEEDS:
         return None
     seconds = looks.seconds_each * seeds * (2 if case.replicate else 1)
+    minutes, total = math.ceil(seconds / 60), case.total_budget
+    if 60 * minutes > _left(case):
+        return None
     changed = [f"--change={path}={json.dumps(value)}" for path, value in case.edits.items()]
     edited = [f"--set={path}={json.dumps(value)}" for path, value in case.study.written.edits.items()]
     places = {
@@ -307,8 +316,8 @@ def _next(case: Case, outcome: ProposalOutcome, looks: Looks) -> tuple[str, floa
         "--campaign": case.campaign,
         "--replicate": case.replicate,
         "--alpha": None if case.alpha == FALSE_DISCOVERIES else case.alpha,
-        "--total-budget": None if case.total_budget is None else f"{case.total_budget:.0f}s",
-        "--budget": f"{math.ceil(seconds / 60)}m",
+        "--total-budget": None if total is None or math.isinf(total) else f"{math.ceil(total)}s",
+        "--budget": f"{minutes}m",
     }
     options = [word for name, value in places.items() if value is not None for word in (name, str(value))]
     words = ["ablate", "judge", case.study.written.place, "--scale", case.study.scale, *changed, *edited, *options]

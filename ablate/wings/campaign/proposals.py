@@ -11,7 +11,6 @@ it is the p-value of all seeds.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -36,6 +35,7 @@ from reports.judge.findings.study_summary import StudySummary
 from store import Store
 from store.documents import JsonObject, StudyArm, StudyDocument
 from store.errors import ArgumentError
+from zoo.settings.identity import digest_of, identity_of
 
 FALSE_DISCOVERIES = 0.1
 """α: the expected share of kept changes that are no improvement."""
@@ -179,8 +179,8 @@ FIRST_SEED, SEEDS_EACH = 10_000, 100
 
 @dataclass(frozen=True)
 class Case:
-    """A proposal to judge. budget, total_budget: seconds, for it and for all. replicate: a second scale. alpha: the
-    campaign's false-discovery rate."""
+    """A proposal to judge. budget: seconds for its runs. total_budget: seconds for all proposals of the store; None for
+    no limit. replicate: a second scale. alpha: the campaign's false-discovery rate."""
 
     study: Study
     context: RunContext
@@ -199,8 +199,10 @@ class Case:
     @property
     def base(self) -> str:
         """Digest of the study's base, without changes that were kept."""
-        base = proposal(self.study, "base", self.edits, [], [FIRST_SEED]).arms[0]
-        return hashlib.sha256("\n".join(base.identity).encode()).hexdigest()[:20]
+        base = self.study.arms[0]
+        return digest_of(
+            {"model": base.model.digest, **identity_of({"train": base.train, "data": base.data, **base.given})}
+        )
 
 
 class Looks:

@@ -54,7 +54,7 @@ def step_work(spec: ModelSpec, train: TrainSpec, width: int | None = None) -> St
 @lru_cache(maxsize=256)
 def _counted(model: str, train: str, width: int) -> StepWork | None:
     spec, settings = zoo.parse(json.loads(model)), TrainSpec.model_validate_json(train)
-    found = _traced(spec, settings, width)
+    found = traced(spec, settings, width)
     if found is None:
         return None
     work = as_compiled(found.kernels) if settings.compile else as_issued(found.kernels)
@@ -65,20 +65,14 @@ def _counted(model: str, train: str, width: int) -> StepWork | None:
     return StepWork(work, peak, found.attention)
 
 
-def kernels_of(spec: ModelSpec, train: TrainSpec) -> tuple[Kernel, ...]:
-    """The kernels of a step, in the order issued; none if its shapes depend on its data."""
-    found = _traced(spec, train, train.context)
-    return () if found is None else found.kernels
-
-
-class _Traced(NamedTuple):
+class TracedStep(NamedTuple):
     kernels: tuple[Kernel, ...]
     peak_bytes: int
     parameters: int
     attention: str | None
 
 
-def _traced(spec: ModelSpec, train: TrainSpec, width: int) -> _Traced | None:
+def traced(spec: ModelSpec, train: TrainSpec, width: int) -> TracedStep | None:
     numerics = Numerics("cpu", train.dtype, "highest")
     listening = executed_backends(training=True)
     counting = counted(compiled=train.compile)
@@ -101,7 +95,7 @@ def _traced(spec: ModelSpec, train: TrainSpec, width: int) -> _Traced | None:
         except (DynamicOutputShapeException, DataDependentOutputException):
             return None
     size = sum(parameter.numel() for parameter in model.parameters())
-    return _Traced(tuple(operators.kernels), live.peak, size, ", ".join(sorted(backends)) or None)
+    return TracedStep(tuple(operators.kernels), live.peak, size, ", ".join(sorted(backends)) or None)
 
 
 def as_compiled(kernels: Sequence[Kernel]) -> Work:

@@ -45,7 +45,7 @@ def search_starts(study: Study, plan: Plan, store: Store, *, keep: bool) -> Star
         plan: the plan of the study with its own learning rates.
         keep: write the answer to the study's folder: the search begins now.
     """
-    if study.tune is None or not study.tune.begins_at_known:
+    if study.tune is None or not study.tune.known or study.tune.space is not None:
         return {}
     folder = store.study(study.name, study.scale)
     identities = {arm.name: _at_any_rate(arm) for arm in plan.arms}

@@ -77,8 +77,8 @@ def _figure(drawn: Found, summary: StudySummary, style: Mapping[str, ArmStyle]) 
     for _, item in reversed(drawn):
         ratio = signal_to_noise(summary.arms, item.task, item.metric)
         signal = "" if ratio is None else f" · signal to noise {ratio:.1f}"
-        details = _details(item, summary.baseline, scores)
-        titles[item.task, item.metric] = f"{label(item.task)}: {label(item.metric)}{signal}<br>{details}"
+        lines = f"{label(item.task)}: {label(item.metric)}{signal}", _details(item, summary.baseline, scores)
+        titles[item.task, item.metric] = "<br>".join(filter(None, lines))
     figure = stacked(
         [titles[panel] for panel in panels], [style[arm].label for arm in dict.fromkeys(arm for arm, _ in drawn)]
     )

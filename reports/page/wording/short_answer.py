@@ -226,7 +226,7 @@ def _without_verdict(compared: Sequence[Judgement], base: str) -> Iterator[str]:
         value, which = others[0].comparison.difference, ""
         if len(known) > 1:
             is_second = base and value is not None and value.mean >= 0  # only to the baseline
-            first = ", with the lowest loss" if base else f", the most favourable of {len(known)} effects"
+            first = ", with the lowest loss" if base else f", the most favourable of {len(others)} effects"
             which = f", second to {base}" if is_second else first
         yield f"; estimate for {others[0].arm}{which}: {_interval(others[0])}"
     if equal and base:

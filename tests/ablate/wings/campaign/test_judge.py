@@ -66,7 +66,9 @@ def test_a_change_is_kept_becomes_the_base_and_a_worse_one_is_discarded(
     with pytest.raises(ablate.ArgumentError, match=r"kept as no. 1 of toy-cpu"):  # a change may be a text
         ablate.judge(path, change="train.lr=3e-2", scale="cpu", store=store)
     assert judged(path, store, "--change", "n_layers=2", "--set", "train.batch=2") == 2
-    assert "--campaign toy-cpu: began with another model, training or data: name a new one" in capsys.readouterr().err
+    assert "--campaign toy-cpu: began with another model, training or data: judge on that" in capsys.readouterr().err
+    assert judged(path, store, "--change", "train.lr=1e-2", budget="0s") == 2  # what the base had before is a change
+    assert "too short" in capsys.readouterr().err
     assert not Store(store).ledgers()  # proposals have an error rate of their own
     page = Path(second["page"]).read_text()
     assert "1 of 2 proposals kept" in page
