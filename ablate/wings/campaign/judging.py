@@ -270,9 +270,9 @@ def _refuse_spent(case: Case) -> None:
 
 def _left(case: Case) -> float:
     """Seconds left of what all proposals of the store may take."""
-    every = (latest(campaign_log.log_of(case.store, name).records()) for name in campaign_log.campaigns(case.store))
     if case.total_budget is None:
         return math.inf
+    every = (latest(campaign_log.log_of(case.store, name).records()) for name in campaign_log.campaigns(case.store))
     return case.total_budget - sum(each.charged or 0.0 for records in every for each in records)
 
 
